@@ -1,0 +1,88 @@
+//! A job resolved for one attempt: nothing left to decide, immutable, comparable.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::JobId;
+use crate::spec::{After, Array, Checkpoint, Command, JobType, Launcher, Resources, Retry, SetupOn};
+use crate::units::Span;
+
+/// The newest plan format this release writes.
+pub const FORMAT: u32 = 1;
+
+/// Everything driver and executors need to know, except secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Version of this structure.
+    pub format: u32,
+    /// The job.
+    pub job: JobId,
+    /// Its name.
+    pub name: String,
+    /// Number of this attempt, from 1.
+    pub attempt: u32,
+    /// Older generations are obeyed by nobody (I4).
+    pub generation: u64,
+    /// Backend that runs it.
+    pub backend: String,
+    /// How ranks start.
+    #[serde(rename = "type")]
+    pub job_type: JobType,
+    /// Who starts the ranks of a `pytorch` job.
+    pub launcher: Launcher,
+    /// Number of nodes.
+    pub nodes: u32,
+    /// Ranks herd starts on each node: 1 for `command`, `mpi`, `ray` and `launcher: user`.
+    pub ranks_per_node: u32,
+    /// `procs_per_node` as the job asked for it: `MPI` ranks or torchrun's processes per node.
+    pub procs_per_node: u32,
+    /// Per node.
+    pub resources: Resources,
+    /// Bound on setup, run and grace together.
+    pub walltime: Option<Span>,
+    /// How long ranks may take to end after they were asked to.
+    pub grace: Span,
+    /// Absolute directory the job runs in.
+    pub workdir: String,
+    /// Whether ranks start from the executor's own environment (local) or from almost nothing.
+    pub inherit_env: bool,
+    /// Variables for every phase and rank, without secrets.
+    pub env: BTreeMap<String, String>,
+    /// Names of the variables whose values come from `secrets.json`.
+    pub secret_names: Vec<String>,
+    /// What prepares nodes.
+    pub setup: Option<PlannedSetup>,
+    /// What ranks run.
+    pub run: Option<Command>,
+    /// Whether a shell command runs in a login shell.
+    pub login_shell: bool,
+    /// How the job saves its state.
+    pub checkpoint: Option<Checkpoint>,
+    /// Which failures are tried again.
+    pub retry: Option<Retry>,
+    /// Task indices.
+    pub array: Option<Array>,
+    /// Jobs that must end first, as full ids in text.
+    pub after: Vec<After>,
+    /// 0 to 100, higher first.
+    pub priority: u32,
+    /// Whether nodes write their logs straight into the job directory.
+    pub shared_home: bool,
+}
+
+impl Plan {
+    /// Ranks of all nodes together.
+    pub fn world_size(&self) -> u32 {
+        self.nodes.saturating_mul(self.ranks_per_node)
+    }
+}
+
+/// Setup with the place decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedSetup {
+    /// The command.
+    pub run: Command,
+    /// Where.
+    pub on: SetupOn,
+}

@@ -1,0 +1,195 @@
+//! What became of ranks, attempts and jobs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{self, ProcessEnd};
+use crate::state::{AttemptState, FailureKind, RejectionKind};
+
+/// One rank's end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankResult {
+    /// Global rank.
+    pub rank: u32,
+    /// Node index.
+    pub node: u32,
+    /// How its process ended.
+    pub end: ProcessEnd,
+    /// Milliseconds since the Unix epoch, observed at the end.
+    pub ended_ms: u64,
+    /// Whether herd had asked for its end before it ended: such a rank is never the first cause.
+    pub stopped: bool,
+    /// Why it could not start, where it never ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_error: Option<String>,
+    /// What its error file says, where it wrote one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RankError>,
+    /// The last lines it wrote to stderr, bounded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+    /// Processor time used, milliseconds.
+    #[serde(default)]
+    pub cpu_ms: u64,
+    /// Largest resident memory, KiB.
+    #[serde(default)]
+    pub peak_kib: u64,
+}
+
+/// The content of a rank's `error.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankError {
+    /// `Type: text`.
+    pub message: String,
+    /// The traceback, as the program wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
+    /// Milliseconds since the Unix epoch by the program's own clock; whole seconds in practice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp_ms: Option<u64>,
+}
+
+/// Why an attempt failed, with the particulars.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum Failure {
+    /// Setup failed on a node.
+    SetupFailed {
+        /// Node index.
+        node: u32,
+        /// How setup ended there.
+        end: ProcessEnd,
+        /// The last lines it wrote.
+        #[serde(default)]
+        last_lines: Vec<String>,
+        /// Why it could not start, where it never ran.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start_error: Option<String>,
+    },
+    /// A rank failed first.
+    RankFailed(Box<RankResult>),
+    /// A node was lost.
+    NodeLost {
+        /// Node's name.
+        node: String,
+        /// What was observed.
+        detail: String,
+    },
+    /// The driver was lost.
+    DriverLost {
+        /// What was observed.
+        detail: String,
+    },
+    /// The kernel ended a rank for want of memory.
+    OutOfMemory(Box<RankResult>),
+    /// The walltime passed.
+    TimeLimit {
+        /// The limit, seconds.
+        seconds: u64,
+    },
+}
+
+impl Failure {
+    /// The reason's name.
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::SetupFailed { .. } => FailureKind::SetupFailed,
+            Self::RankFailed(_) => FailureKind::RankFailed,
+            Self::NodeLost { .. } => FailureKind::NodeLost,
+            Self::DriverLost { .. } => FailureKind::DriverLost,
+            Self::OutOfMemory(_) => FailureKind::OutOfMemory,
+            Self::TimeLimit { .. } => FailureKind::TimeLimit,
+        }
+    }
+
+    /// The code herd ends with (design §7).
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::SetupFailed { end, .. } => end.code(),
+            Self::RankFailed(rank) | Self::OutOfMemory(rank) => rank.end.code(),
+            Self::NodeLost { .. } | Self::DriverLost { .. } => exit::HERD_FAILED,
+            Self::TimeLimit { .. } => exit::TIME_LIMIT,
+        }
+    }
+}
+
+/// How an attempt ended; `attempts/<n>/end`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptEnd {
+    /// Terminal state.
+    pub state: AttemptState,
+    /// Why, where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The code herd ends with.
+    pub exit_code: u8,
+    /// Milliseconds since the Unix epoch.
+    pub ended_ms: u64,
+    /// Every rank that ran.
+    #[serde(default)]
+    pub ranks: Vec<RankResult>,
+}
+
+/// How a job ended; `result.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobResult {
+    /// Terminal state of the job.
+    pub state: crate::state::JobState,
+    /// Why it was rejected, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<Rejection>,
+    /// Why it failed, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The code `herd run` and `herd wait` end with.
+    pub exit_code: u8,
+    /// Attempts that were made.
+    pub attempts: u32,
+    /// Milliseconds since the Unix epoch.
+    pub ended_ms: u64,
+    /// Tasks of an array by outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskCounts>,
+}
+
+/// Why a job never started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejection {
+    /// Which kind of refusal.
+    pub kind: RejectionKind,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// Tasks of an array by outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskCounts {
+    /// All tasks.
+    pub total: u32,
+    /// Tasks that ended with 0.
+    pub succeeded: u32,
+    /// Tasks that ended otherwise.
+    pub failed: u32,
+    /// Tasks that run.
+    #[serde(default)]
+    pub running: u32,
+}
+
+/// One task's end; a line of `tasks.jsonl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskResult {
+    /// Array index.
+    pub index: u32,
+    /// Attempt of this task, from 1.
+    pub attempt: u32,
+    /// Node index it ran on.
+    pub node: u32,
+    /// How it ended.
+    pub end: ProcessEnd,
+    /// Milliseconds since the Unix epoch.
+    pub started_ms: u64,
+    /// Milliseconds since the Unix epoch.
+    pub ended_ms: u64,
+    /// Why it could not start, where it never ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_error: Option<String>,
+}
