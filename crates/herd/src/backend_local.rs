@@ -71,11 +71,7 @@ pub(crate) fn run_foreground(
 }
 
 /// Asks the job's driver to end it; returns once the request was taken.
-pub(crate) fn cancel(
-    job: &JobDir,
-    signal: u8,
-    grace: Option<Span>,
-) -> Result<(), ExpectedError> {
+pub(crate) fn cancel(job: &JobDir, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
     let _: (&JobDir, u8, Option<Span>) = (job, signal, grace);
     Err(missing("cancel the job"))
 }

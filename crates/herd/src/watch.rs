@@ -20,7 +20,9 @@ pub(crate) struct Watch {
 impl Watch {
     /// A watch over nothing.
     pub(crate) fn new() -> Self {
-        Self { inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok() }
+        Self {
+            inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok(),
+        }
     }
 
     /// Adds a path; one that does not exist, or a limit that is reached, leaves the bound.
@@ -30,7 +32,7 @@ impl Watch {
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_DELETE_SELF;
         if let Some(inotify) = &self.inotify {
-            drop(inotify.add_watch(path, flags));
+            let _added = inotify.add_watch(path, flags);
         }
     }
 
@@ -38,11 +40,14 @@ impl Watch {
     pub(crate) fn wait(&self, bound: Duration) {
         let timeout = PollTimeout::try_from(bound).unwrap_or(PollTimeout::MAX);
         let Some(inotify) = &self.inotify else {
-            drop(poll(&mut [], timeout));
+            let _nothing = poll(&mut [], timeout);
             return;
         };
         // An interrupted wait is an early return, which every caller takes for a change.
-        drop(poll(&mut [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)], timeout));
+        let _changed = poll(
+            &mut [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)],
+            timeout,
+        );
         while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
     }
 }

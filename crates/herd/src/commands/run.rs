@@ -17,7 +17,11 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
     let input = job_input::read(&args.job)?;
     say(&input, printer);
     let home = jobs::open_home(home)?;
-    let shown = Shown { prefix: args.prefix, raw: args.raw, color: printer.out_color() };
+    let shown = Shown {
+        prefix: args.prefix,
+        raw: args.raw,
+        color: printer.out_color(),
+    };
     let ended = backend_local::run_foreground(&home, input, shown)?;
     let job = jobs::open(&home, &ended.id.to_string())?;
     Ok(report(&job, &ended.result, printer))

@@ -1,0 +1,8 @@
+//! The real binary, without anything running: help, job files, what is on disk.
+
+mod fixture;
+mod help;
+mod job_files;
+mod machine;
+mod queries;
+mod stdout;
