@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
+use herd_core::spec::After;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 
@@ -54,8 +55,12 @@ pub(crate) fn facts() -> BackendFacts {
 }
 
 /// Writes the job down and starts a driver that outlives this process.
-pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
-    drop((home.path(), input.secrets.into_values()));
+pub(crate) fn submit(
+    home: &Home,
+    input: JobInput,
+    after: Vec<After>,
+) -> Result<JobId, ExpectedError> {
+    drop((home.path(), input.plan(JobId::generate(), after)?, input.secrets.into_values()));
     Err(missing("hand the job over"))
 }
 
@@ -63,10 +68,12 @@ pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedErro
 pub(crate) fn run_foreground(
     home: &Home,
     input: JobInput,
+    after: Vec<After>,
     shown: Shown,
 ) -> Result<Ended, ExpectedError> {
     let Shown { prefix, raw, color } = shown;
-    drop((home.path(), input.secrets.into_values(), prefix, raw, color));
+    let plan = input.plan(JobId::generate(), after)?;
+    drop((home.path(), plan, input.secrets.into_values(), prefix, raw, color));
     Err(missing("run the job"))
 }
 

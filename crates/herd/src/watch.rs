@@ -36,6 +36,14 @@ impl Watch {
         }
     }
 
+    /// Adds a directory for its new names alone, not for what is written into its files.
+    pub(crate) fn add_names(&self, directory: &Path) {
+        if let Some(inotify) = &self.inotify {
+            let flags = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+            let _added = inotify.add_watch(directory, flags);
+        }
+    }
+
     /// Returns after a change, or after the bound.
     pub(crate) fn wait(&self, bound: Duration) {
         let timeout = PollTimeout::try_from(bound).unwrap_or(PollTimeout::MAX);

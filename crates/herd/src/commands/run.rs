@@ -17,12 +17,13 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
     let input = job_input::read(&args.job)?;
     say(&input, printer);
     let home = jobs::open_home(home)?;
+    let after = jobs::resolve_after(&home, &input.spec.after)?;
     let shown = Shown {
         prefix: args.prefix,
         raw: args.raw,
         color: printer.out_color(),
     };
-    let ended = backend_local::run_foreground(&home, input, shown)?;
+    let ended = backend_local::run_foreground(&home, input, after, shown)?;
     let job = jobs::open(&home, &ended.id.to_string())?;
     Ok(report(&job, &ended.result, printer))
 }
@@ -34,6 +35,9 @@ pub(super) fn say(input: &JobInput, printer: &mut Printer) {
     }
     for note in &input.notes {
         printer.note(note);
+    }
+    for note in input.plan_notes() {
+        printer.note(&note);
     }
 }
 
