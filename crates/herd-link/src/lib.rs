@@ -63,6 +63,7 @@ mod handshake;
 mod incoming;
 mod key;
 mod listener;
+pub mod message;
 mod receiver;
 mod record;
 mod sender;
