@@ -22,7 +22,7 @@ pub const MAX_HANDSHAKES: usize = 64;
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a silent connection is safe from being closed for a newcomer.
-const SAFE: Duration = Duration::from_millis(100);
+const SAFE: Duration = Duration::from_millis(250);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub struct Accepted {
 ///
 /// Handshakes run in tasks of the listener and go on between calls of [`Listener::accept`].
 /// When [`MAX_HANDSHAKES`] are under way and another connection comes, the oldest one that has not
-/// shown the key is closed for it, once it has been silent for 100 ms (an honest peer speaks first
+/// shown the key is closed for it, once it has been silent for 250 ms (an honest peer speaks first
 /// and at once, but a thousand of them may knock together). Until then the newcomer waits, and
 /// those after it stay in the kernel's queue.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
 //! Two ends of a link over loopback, and what others may do to it.
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -348,17 +349,13 @@ async fn many_honest_peers_at_once_all_get_in() {
     let (mut listener, key) = listening().await;
     let address = listener.local_addr();
     let mut peers = JoinSet::new();
-    for _ in 0..200 {
+    for _ in 0..100 {
         let key = key.clone();
         peers.spawn(async move { connect(address, &key, &channel(), SOON).await });
     }
     let mut accepted = Vec::new();
-    while accepted.len() < 200 {
-        let next = timeout(Duration::from_secs(8), listener.accept()).await;
-        let Ok(next) = next else {
-            panic!("{} {listener:#?}", accepted.len())
-        };
-        accepted.push(next.unwrap());
+    while accepted.len() < 100 {
+        accepted.push(soon(listener.accept()).await.unwrap());
     }
     let mut clients = Vec::new();
     while let Some(client) = soon(peers.join_next()).await {
