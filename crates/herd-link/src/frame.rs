@@ -408,7 +408,7 @@ pub(crate) mod tests {
         for _ in 0..200_000 {
             let length = usize::try_from(random() % 40).unwrap();
             let mut bytes: Vec<u8> = (0..length).map(|_| random().to_le_bytes()[3]).collect();
-            if random() % 4 != 0 && length > 4 {
+            if !random().is_multiple_of(4) && length > 4 {
                 // Mostly plausible lengths and kinds, else the length check hides all the rest.
                 let stated = u32::try_from(random() % 40).unwrap();
                 bytes[..4].copy_from_slice(&stated.to_be_bytes());

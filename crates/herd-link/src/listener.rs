@@ -21,6 +21,9 @@ pub const MAX_HANDSHAKES: usize = 64;
 /// How long a handshake may take.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a silent connection is safe from being closed for a newcomer.
+const SAFE: Duration = Duration::from_millis(250);
+
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// [`Listener::accept`] reports a system that gives no connections after this long.
@@ -41,7 +44,9 @@ pub struct Accepted {
 ///
 /// Handshakes run in tasks of the listener and go on between calls of [`Listener::accept`].
 /// When [`MAX_HANDSHAKES`] are under way and another connection comes, the oldest one that has not
-/// shown the key is closed for it; if all have, the newcomer waits for the first to end.
+/// shown the key is closed for it, once it has been silent for 250 ms (an honest peer speaks first
+/// and at once, but a thousand of them may knock together). Until then the newcomer waits, and
+/// those after it stay in the kernel's queue.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -61,6 +66,7 @@ pub struct Listener {
 struct Waiting {
     task: AbortHandle,
     shown: Arc<AtomicBool>,
+    safe_until: Instant,
 }
 
 /// The system gives no connections (out of file descriptors, for example).
@@ -118,7 +124,9 @@ impl Listener {
             let retry_at = self
                 .trouble
                 .map_or_else(Instant::now, |trouble| trouble.retry_at);
-            let may_accept = self.newcomer.is_none();
+            let full = self.newcomer.is_some();
+            let oldest = if full { self.oldest_silent() } else { None };
+            let close_at = oldest.map_or_else(Instant::now, |(_, safe_until)| safe_until);
             tokio::select! {
                 biased;
                 Some(ended) = self.handshakes.join_next() => {
@@ -128,16 +136,20 @@ impl Listener {
                         Ok(None) | Err(_) => self.rejected += 1,
                     }
                 }
-                accepted = accept_after(retry_at, &self.socket), if may_accept => match accepted {
+                accepted = accept_after(retry_at, &self.socket), if !full => match accepted {
                     Ok(newcomer) => {
                         self.trouble = None;
                         self.newcomer = Some(newcomer);
-                        if self.handshakes.len() >= MAX_HANDSHAKES {
-                            self.close_oldest();
-                        }
                     }
                     Err(error) => self.back_off(error)?,
                 },
+                () = tokio::time::sleep_until(close_at), if oldest.is_some() => {
+                    if let Some((index, _)) = self.oldest_silent() {
+                        if let Some(closed) = self.waiting.remove(index) {
+                            closed.task.abort();
+                        }
+                    }
+                }
             }
         }
     }
@@ -159,17 +171,22 @@ impl Listener {
                 peer,
             })
         });
-        self.waiting.push_back(Waiting { task, shown });
+        self.waiting.push_back(Waiting {
+            task,
+            shown,
+            safe_until: Instant::now() + SAFE,
+        });
         Ok(())
     }
 
-    fn close_oldest(&mut self) {
-        let silent = |waiting: &Waiting| !waiting.shown.load(Ordering::Relaxed);
-        if let Some(oldest) = self.waiting.iter().position(silent) {
-            if let Some(closed) = self.waiting.remove(oldest) {
-                closed.task.abort();
-            }
+    /// The handshake to close for a newcomer, and from when on. None while one is being closed.
+    fn oldest_silent(&self) -> Option<(usize, Instant)> {
+        if self.waiting.len() < MAX_HANDSHAKES {
+            return None;
         }
+        let silent = |waiting: &Waiting| !waiting.shown.load(Ordering::Relaxed);
+        let index = self.waiting.iter().position(silent)?;
+        Some((index, self.waiting[index].safe_until))
     }
 
     fn back_off(&mut self, error: io::Error) -> Result<(), LinkError> {

@@ -46,7 +46,7 @@ impl Sealer {
             source,
         };
         let length = plaintext.len() + TAG_BYTES;
-        let stated = u16::try_from(length).map_err(|_| failed(snow::Error::Input))?;
+        let stated = u16::try_from(length).map_err(|_too_long| failed(snow::Error::Input))?;
         let start = out.len() + LENGTH_BYTES;
         out.extend_from_slice(&stated.to_be_bytes());
         out.resize(start + length, 0);
