@@ -3,13 +3,21 @@
 //! Everything here is a pure function over plain data. No file, no socket, no clock, no async:
 //! time and randomness come in as values, and the crates above do what this one decides.
 
+pub mod array;
+pub mod diagnostic;
 pub mod event;
 pub mod exit;
+pub mod hostlist;
 pub mod id;
+pub mod jobfile;
 pub mod plan;
 pub mod result;
+pub mod signal;
 pub mod spec;
 pub mod state;
+pub mod text;
 pub mod units;
+pub mod validate;
+pub mod yaml;
 
 pub use id::JobId;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Bytes, Span};
 
 /// One job, validated. Amounts are per node, except `nodes`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobSpec {
     /// Name shown to people; derived from the command where absent.
@@ -63,6 +63,39 @@ pub struct JobSpec {
     pub slurm: Option<SlurmOptions>,
     /// Kueue's own settings.
     pub kueue: Option<KueueOptions>,
+}
+
+impl Default for JobSpec {
+    /// One node and nothing to run.
+    fn default() -> Self {
+        Self {
+            name: None,
+            job_type: JobType::default(),
+            nodes: 1,
+            procs_per_node: ProcsPerNode::default(),
+            launcher: Launcher::default(),
+            resources: Resources::default(),
+            walltime: None,
+            image: None,
+            workdir: None,
+            env: BTreeMap::new(),
+            env_from: Vec::new(),
+            secrets: BTreeMap::new(),
+            setup: None,
+            run: None,
+            datasets: Vec::new(),
+            checkpoint: None,
+            retry: None,
+            array: None,
+            after: Vec::new(),
+            org: None,
+            project: None,
+            priority: None,
+            backend: None,
+            slurm: None,
+            kueue: None,
+        }
+    }
 }
 
 /// What kind of program the job runs.

@@ -143,7 +143,11 @@ impl AttemptState {
         if ATTEMPT_TRANSITIONS.contains(&(self, to)) {
             return Ok(to);
         }
-        Err(IllegalTransition { what: "attempt", from: self.to_string(), to: to.to_string() })
+        Err(IllegalTransition {
+            what: "attempt",
+            from: self.to_string(),
+            to: to.to_string(),
+        })
     }
 }
 
@@ -171,7 +175,11 @@ impl JobState {
         if JOB_TRANSITIONS.contains(&(self, to)) {
             return Ok(to);
         }
-        Err(IllegalTransition { what: "job", from: self.to_string(), to: to.to_string() })
+        Err(IllegalTransition {
+            what: "job",
+            from: self.to_string(),
+            to: to.to_string(),
+        })
     }
 }
 
@@ -278,13 +286,21 @@ mod tests {
         let terminal: Vec<_> = JobState::ALL.iter().filter(|s| s.is_terminal()).collect();
         assert_eq!(
             terminal,
-            [&JobState::Succeeded, &JobState::Failed, &JobState::Cancelled, &JobState::Rejected]
+            [
+                &JobState::Succeeded,
+                &JobState::Failed,
+                &JobState::Cancelled,
+                &JobState::Rejected
+            ]
         );
     }
 
     #[test]
     fn an_illegal_step_names_both_states() {
         let error = JobState::Succeeded.step(JobState::Active).unwrap_err();
-        assert_eq!(error.to_string(), "a job cannot go from SUCCEEDED to ACTIVE");
+        assert_eq!(
+            error.to_string(),
+            "a job cannot go from SUCCEEDED to ACTIVE"
+        );
     }
 }

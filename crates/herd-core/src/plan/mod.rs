@@ -1,12 +1,23 @@
 //! A job resolved for one attempt: nothing left to decide, immutable, comparable.
+//!
+//! [`plan`] decides; it asks no machine and reads no file: what it must know comes in as
+//! [`BackendFacts`] and [`Submission`].
+
+mod resolve;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::JobId;
-use crate::spec::{After, Array, Checkpoint, Command, JobType, Launcher, Resources, Retry, SetupOn};
+use crate::spec::{
+    After, Array, Checkpoint, Command, JobType, Launcher, Resources, Retry, SetupOn,
+};
 use crate::units::Span;
+
+pub use resolve::{
+    BackendFacts, BackendKind, DEFAULT_GRACE, Submission, Unsupported, display_name, notes, plan,
+};
 
 /// The newest plan format this release writes.
 pub const FORMAT: u32 = 1;

@@ -1,0 +1,189 @@
+//! The job file: text in, [`JobSpec`] or every fault at once out.
+//!
+//! It checks what the file alone can tell. What a backend can honour is decided in [`crate::plan`].
+
+pub mod keys;
+mod reader;
+mod sections;
+
+use std::collections::BTreeSet;
+
+use crate::array::ArrayError;
+use crate::diagnostic::Diagnostics;
+use crate::spec::{Array, JobSpec, ProcsPerNode};
+use crate::text::quoted;
+use crate::validate::{self, Refusal};
+use crate::yaml::{self, Document, Node, Value};
+pub(crate) use reader::{Fields, Reader};
+
+/// Reads a job file, YAML or JSON. `file_name` stands in the messages.
+pub fn parse(bytes: &[u8], file_name: &str) -> Result<JobSpec, Diagnostics> {
+    match yaml::parse(bytes) {
+        Ok(document) => from_document(&document, bytes, file_name),
+        Err(fault) => Err(Diagnostics::new(
+            file_name,
+            bytes,
+            vec![fault],
+            &BTreeSet::new(),
+        )),
+    }
+}
+
+/// Reads a job file that is a tree already.
+pub fn from_document(
+    document: &Document,
+    source: &[u8],
+    file_name: &str,
+) -> Result<JobSpec, Diagnostics> {
+    let mut reader = Reader {
+        faults: document.faults.clone(),
+    };
+    let spec = read_job(&mut reader, &document.root);
+    if reader.faults.is_empty() {
+        return Ok(spec);
+    }
+    let hidden = secret_lines(&document.root);
+    Err(Diagnostics::new(file_name, source, reader.faults, &hidden))
+}
+
+fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
+    let default = JobSpec::default();
+    let Some(fields) = reader.fields(root, "", keys::JOB) else {
+        return default;
+    };
+    let before = reader.faults.len();
+    let spec = JobSpec {
+        name: reader.checked(&fields, "name", validate::name),
+        job_type: reader.choice(&fields, "type").unwrap_or_default(),
+        nodes: reader.integer(&fields, "nodes").unwrap_or(default.nodes),
+        procs_per_node: procs_per_node(reader, &fields).unwrap_or_default(),
+        launcher: reader.choice(&fields, "launcher").unwrap_or_default(),
+        resources: sections::resources(reader, &fields),
+        walltime: sections::positive_span(reader, &fields, "walltime"),
+        image: reader.checked(&fields, "image", validate::image),
+        workdir: reader.checked(&fields, "workdir", validate::path),
+        env: sections::env(reader, &fields),
+        env_from: sections::env_from(reader, &fields),
+        secrets: sections::secrets(reader, &fields),
+        setup: sections::setup(reader, &fields),
+        run: fields
+            .get("run")
+            .and_then(|(node, path)| reader.command_of(node, &path)),
+        datasets: sections::datasets(reader, &fields),
+        checkpoint: sections::checkpoint(reader, &fields),
+        retry: sections::retry(reader, &fields),
+        array: array(reader, &fields),
+        after: sections::after(reader, &fields),
+        org: reader.checked(&fields, "org", validate::name),
+        project: reader.checked(&fields, "project", validate::name),
+        priority: reader.integer(&fields, "priority"),
+        backend: reader.checked(&fields, "backend", validate::name),
+        slurm: sections::slurm(reader, &fields),
+        kueue: sections::kueue(reader, &fields),
+    };
+    // A key that could not be read would only seem to be missing or at its default, so keys are
+    // held against one another once each of them is sound.
+    let unread = |key: &str| {
+        let top = key.split('.').next().unwrap_or(key);
+        let of_key = |path: &str| path.split(['.', '[']).next() == Some(top);
+        reader.faults[before..]
+            .iter()
+            .any(|fault| of_key(&fault.path))
+    };
+    let type_unread = unread("type");
+    let conflicts: Vec<_> = validate::conflicts(&spec)
+        .into_iter()
+        .filter(|conflict| !unread(&conflict.key))
+        .filter(|conflict| !(type_unread && conflict.key != "run"))
+        .collect();
+    for conflict in conflicts {
+        if conflict.key == "run" && (unread_setup(&fields) || array_alone(&fields)) {
+            continue;
+        }
+        let at = conflict
+            .key
+            .split('.')
+            .try_fold(root, |node, key| node.get(key));
+        reader.fault(at.unwrap_or(root), &conflict.key, conflict.refusal);
+    }
+    spec
+}
+
+/// Whether a `setup` stands there: then it was wrong, not absent.
+fn unread_setup(fields: &Fields<'_>) -> bool {
+    fields.get("setup").is_some()
+}
+
+/// Whether an array stands there, which complains by itself about a missing `run`.
+fn array_alone(fields: &Fields<'_>) -> bool {
+    fields.get("array").is_some()
+}
+
+fn procs_per_node(reader: &mut Reader, fields: &Fields<'_>) -> Option<ProcsPerNode> {
+    let (node, path) = fields.get("procs_per_node")?;
+    if node.scalar().is_some_and(|scalar| scalar.text == "gpu") {
+        return Some(ProcsPerNode::Gpu);
+    }
+    if node
+        .scalar()
+        .is_some_and(|scalar| scalar.text.starts_with(char::is_alphabetic))
+    {
+        let text = node.scalar().map_or("", |scalar| &scalar.text);
+        let message = format!("expected a number or `gpu`, found {}", quoted(text));
+        reader.fault(node, &path, Refusal::new(message));
+        return None;
+    }
+    reader
+        .integer_of(node, &path, keys::PROCS)
+        .map(ProcsPerNode::Count)
+}
+
+fn array(reader: &mut Reader, fields: &Fields<'_>) -> Option<Array> {
+    let (node, path) = fields.get("array")?;
+    if node.sequence().is_none() {
+        return reader.parsed(fields, "array");
+    }
+    let items = reader.items(fields, "array");
+    let mut indices = Vec::with_capacity(items.len());
+    for (item, path) in &items {
+        indices.push(reader.integer_of(item, path, (0, u32::MAX)));
+    }
+    let indices: Vec<u32> = indices.into_iter().collect::<Option<_>>()?;
+    match Array::of(indices, None) {
+        Ok(array) => Some(array),
+        Err(error @ (ArrayError::Empty | ArrayError::TooMany)) => {
+            reader.fault(node, &path, Refusal::new(error.to_string()));
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Lines on which a secret may stand by mistake, so that no message shows them (I12).
+fn secret_lines(root: &Node) -> BTreeSet<u32> {
+    let Some(secrets) = root.get("secrets") else {
+        return BTreeSet::new();
+    };
+    let mut lines = BTreeSet::new();
+    let mut hide = |node: &Node| lines.extend(node.position.line..=node.end_line);
+    match &secrets.value {
+        Value::Mapping(entries) => {
+            let written_out = |node: &&Node| match node.mapping() {
+                Some(inner) => inner
+                    .iter()
+                    .any(|e| !matches!(e.key.as_str(), "env" | "file")),
+                None => true,
+            };
+            entries
+                .iter()
+                .map(|entry| &entry.value)
+                .filter(written_out)
+                .for_each(&mut hide);
+        }
+        Value::Scalar(_) | Value::Sequence(_) => hide(secrets),
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;
