@@ -1,0 +1,136 @@
+//! `$HERD_HOME`: where all job directories lie.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use herd_core::JobId;
+
+use crate::error::JobDirError;
+use crate::files;
+use crate::index;
+use crate::job::JobDir;
+use crate::select::{self, SelectError};
+
+/// The directory above all jobs; private to its user.
+#[derive(Clone, Debug)]
+pub struct Home(PathBuf);
+
+impl Home {
+    /// The home that the environment names: `HERD_HOME`, else `XDG_STATE_HOME/herd`, else
+    /// `~/.local/state/herd`.
+    pub fn from_env() -> Result<Self, JobDirError> {
+        Self::at(locate(&|name| std::env::var_os(name))?)
+    }
+
+    /// This directory, made 0700 where it does not exist. One that belongs to another user, or
+    /// that everybody may write to, is refused.
+    pub fn at(path: impl Into<PathBuf>) -> Result<Self, JobDirError> {
+        let path = path.into();
+        let path =
+            std::path::absolute(&path).map_err(JobDirError::at("find the full path of", &path))?;
+        files::create_dir(&path)?;
+        let meta = fs::metadata(&path).map_err(JobDirError::at("look at", &path))?;
+        let refusal = if meta.uid() != nix::unistd::geteuid().as_raw() {
+            Some("it belongs to another user")
+        } else if meta.mode() & 0o002 != 0 {
+            Some("everybody may write to it")
+        } else {
+            None
+        };
+        match refusal {
+            Some(reason) => Err(JobDirError::HomeRefused { path, reason }),
+            None => Ok(Self(path)),
+        }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// `jobs`.
+    pub fn jobs_dir(&self) -> PathBuf {
+        self.0.join("jobs")
+    }
+
+    /// Makes the directory of a new job; one that exists is an error.
+    pub fn create(&self, id: JobId) -> Result<JobDir, JobDirError> {
+        files::create_dir(&self.jobs_dir())?;
+        let path = self.jobs_dir().join(id.to_string());
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(JobDir::new(path, id)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                Err(JobDirError::AlreadyWritten(path))
+            }
+            Err(error) => Err(JobDirError::io("create directory", &path, error)),
+        }
+    }
+
+    /// The directory of a job that exists.
+    pub fn open(&self, id: JobId) -> Result<JobDir, JobDirError> {
+        let path = self.jobs_dir().join(id.to_string());
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.is_dir() => Ok(JobDir::new(path, id)),
+            Ok(_) => Err(JobDirError::NoSuchJob(id)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(JobDirError::NoSuchJob(id)),
+            Err(error) => Err(JobDirError::io("look at", &path, error)),
+        }
+    }
+
+    /// All jobs, newest first.
+    pub fn jobs(&self) -> Result<Vec<JobId>, JobDirError> {
+        let directory = self.jobs_dir();
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(JobDirError::io("list", &directory, error)),
+        };
+        let mut ids: Vec<JobId> = entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(ids)
+    }
+
+    /// The job a person means: a full id, its end or beginning (at least 4 hex digits), a name
+    /// (the newest so called), or `last`.
+    pub fn select(&self, text: &str) -> Result<JobId, SelectError> {
+        if let Ok(id) = text.parse::<JobId>() {
+            return match self.open(id) {
+                Ok(_) => Ok(id),
+                Err(JobDirError::NoSuchJob(_)) => Err(SelectError::NotFound {
+                    text: text.to_owned(),
+                    nearest: Vec::new(),
+                }),
+                Err(error) => Err(SelectError::Unreadable(error)),
+            };
+        }
+        let entries = index::entries(self).map_err(SelectError::Unreadable)?;
+        let jobs: Vec<(JobId, &str)> = entries
+            .iter()
+            .map(|entry| (entry.id, entry.summary.name.as_str()))
+            .collect();
+        select::select(&jobs, text)
+    }
+}
+
+fn locate(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, JobDirError> {
+    let filled = |name: &str| {
+        variable(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(home) = filled("HERD_HOME") {
+        return Ok(home);
+    }
+    // The base directory specification says that relative paths are to be ignored.
+    if let Some(state) = filled("XDG_STATE_HOME").filter(|path| path.is_absolute()) {
+        return Ok(state.join("herd"));
+    }
+    filled("HOME")
+        .map(|home| home.join(".local/state/herd"))
+        .ok_or(JobDirError::NoHome)
+}

@@ -1,0 +1,202 @@
+//! `jobs/<id>/`: the files of one job that outlive its attempts.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use herd_core::JobId;
+use herd_core::result::{JobResult, TaskResult};
+use serde_json::Value;
+
+use crate::attempt::AttemptDir;
+use crate::error::JobDirError;
+use crate::files::{self, Durability};
+use crate::index;
+use crate::summary::Summary;
+use crate::tasks::{TaskWriter, read_tasks};
+
+/// Task logs per directory: a directory with a hundred thousand entries is slow everywhere.
+const TASKS_PER_DIRECTORY: u32 = 1000;
+
+/// Requests read from `control.jsonl` at once, bytes.
+const CONTROL_READ_BYTES: u64 = 1 << 20;
+
+/// The directory of one job.
+#[derive(Clone, Debug)]
+pub struct JobDir {
+    path: PathBuf,
+    id: JobId,
+}
+
+impl JobDir {
+    pub(crate) fn new(path: PathBuf, id: JobId) -> Self {
+        Self { path, id }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The job.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Writes the job file as it was accepted.
+    pub fn write_job_yaml(&self, bytes: &[u8], durability: Durability) -> Result<(), JobDirError> {
+        files::write_atomic(&self.path.join("job.yaml"), bytes, durability)
+    }
+
+    /// The job file.
+    pub fn read_job_yaml(&self) -> Result<Option<Vec<u8>>, JobDirError> {
+        files::read(&self.path.join("job.yaml"))
+    }
+
+    /// Writes the job's key for the link, in hex.
+    pub fn write_key(&self, hex: &str) -> Result<(), JobDirError> {
+        files::write_atomic(&self.path.join("key"), hex.as_bytes(), Durability::Process)
+    }
+
+    /// The job's key in hex, where there is one.
+    pub fn read_key(&self) -> Result<Option<String>, JobDirError> {
+        let bytes = files::read(&self.path.join("key"))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
+    }
+
+    /// Writes the values of secret variables, apart from everything else (I12).
+    pub fn write_secrets(&self, secrets: &BTreeMap<String, String>) -> Result<(), JobDirError> {
+        let path = self.path.join("secrets.json");
+        files::write_atomic(
+            &path,
+            &files::json_line(&path, secrets)?,
+            Durability::Process,
+        )
+    }
+
+    /// The secret variables; none where there is no file.
+    pub fn read_secrets(&self) -> Result<BTreeMap<String, String>, JobDirError> {
+        Ok(files::read_json(&self.path.join("secrets.json"))?.unwrap_or_default())
+    }
+
+    /// Removes the secrets; no error where there are none.
+    pub fn delete_secrets(&self) -> Result<(), JobDirError> {
+        let path = self.path.join("secrets.json");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(JobDirError::io("delete", &path, error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Writes how the job ended. A terminal job never changes (I1): a second write is
+    /// [`JobDirError::AlreadyWritten`].
+    pub fn write_result(
+        &self,
+        result: &JobResult,
+        durability: Durability,
+    ) -> Result<(), JobDirError> {
+        let path = self.path.join("result.json");
+        files::write_once(&path, &files::json_line(&path, result)?, durability)
+    }
+
+    /// How the job ended, once it did.
+    pub fn read_result(&self) -> Result<Option<JobResult>, JobDirError> {
+        files::read_json(&self.path.join("result.json"))
+    }
+
+    /// Writes the summary, here and into the home's index.
+    pub fn write_summary(&self, summary: &Summary) -> Result<(), JobDirError> {
+        let path = self.path.join("summary.json");
+        files::write_atomic(
+            &path,
+            &files::json_line(&path, summary)?,
+            Durability::Process,
+        )?;
+        index::note_summary(self, summary);
+        Ok(())
+    }
+
+    /// The summary, where it was written.
+    pub fn read_summary(&self) -> Result<Option<Summary>, JobDirError> {
+        files::read_json(&self.path.join("summary.json"))
+    }
+
+    /// Appends one request for the driver to `control.jsonl`.
+    pub fn append_control(&self, request: &Value) -> Result<(), JobDirError> {
+        let path = self.path.join("control.jsonl");
+        let line = files::json_line(&path, request)?;
+        files::open_append(&path)?
+            .write_all(&line)
+            .map_err(JobDirError::at("append to", &path))
+    }
+
+    /// Requests after `offset` and the offset to go on from. An incomplete last line is left for
+    /// the next call; lines that are not JSON are skipped.
+    pub fn read_control(&self, offset: u64) -> Result<(Vec<Value>, u64), JobDirError> {
+        let path = self.path.join("control.jsonl");
+        let mut file = match fs::File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), offset)),
+            Err(error) => return Err(JobDirError::io("open", &path, error)),
+        };
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(offset))
+            .and_then(|_| file.take(CONTROL_READ_BYTES).read_to_end(&mut bytes))
+            .map_err(JobDirError::at("read", &path))?;
+        let complete = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
+        let requests = bytes[..complete]
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect();
+        Ok((requests, offset + complete as u64))
+    }
+
+    /// The directory of attempt `number`, whether or not it exists.
+    pub fn attempt(&self, number: u32) -> AttemptDir {
+        AttemptDir::new(self.path.join("attempts").join(number.to_string()), number)
+    }
+
+    /// The attempt with the highest number, where there is one.
+    pub fn latest_attempt(&self) -> Result<Option<AttemptDir>, JobDirError> {
+        let directory = self.path.join("attempts");
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(JobDirError::io("list", &directory, error)),
+        };
+        let latest = entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+            .max();
+        Ok(latest.map(|number| self.attempt(number)))
+    }
+
+    /// `tasks/<index / 1000>/<index>.log`.
+    pub fn task_log(&self, index: u32) -> PathBuf {
+        self.task_dir(index).join(format!("{index}.log"))
+    }
+
+    /// Directory of a task's log; made by [`JobDir::create_task_dir`].
+    pub fn task_dir(&self, index: u32) -> PathBuf {
+        self.path
+            .join("tasks")
+            .join((index / TASKS_PER_DIRECTORY).to_string())
+    }
+
+    /// Makes the directory of a task's log.
+    pub fn create_task_dir(&self, index: u32) -> Result<(), JobDirError> {
+        files::create_dir(&self.task_dir(index))
+    }
+
+    /// Opens `tasks.jsonl` for appending.
+    pub fn task_writer(&self) -> Result<TaskWriter, JobDirError> {
+        TaskWriter::open(&self.path.join("tasks.jsonl"))
+    }
+
+    /// Results of the tasks that ended.
+    pub fn read_tasks(&self) -> Result<Vec<TaskResult>, JobDirError> {
+        read_tasks(&self.path.join("tasks.jsonl"))
+    }
+}
