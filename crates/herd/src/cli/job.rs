@@ -1,0 +1,132 @@
+//! The commands that take a job: `run`, `submit`, `render`, and the flags they share.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+
+use super::OutputArgs;
+
+/// Where the job comes from, and what the flags say over it.
+///
+/// Amounts stay text: `job_input` reads them, so that all faults are listed at once.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct JobArgs {
+    /// Job file or `SkyPilot` task file; `-` reads standard input
+    #[arg(value_name = "FILE", conflicts_with = "command")]
+    pub(crate) file: Option<PathBuf>,
+    /// Command to run instead of a file, after `--`
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+
+    /// Number of nodes, per job
+    #[arg(short = 'N', long, value_name = "N", help_heading = "Size")]
+    pub(crate) nodes: Option<String>,
+    /// Processes herd starts, per node; `gpu` for one per GPU
+    #[arg(long, value_name = "N", help_heading = "Size")]
+    pub(crate) procs_per_node: Option<String>,
+    /// CPUs, per node
+    #[arg(short, long, value_name = "N", help_heading = "Size")]
+    pub(crate) cpus: Option<String>,
+    /// Memory such as `32GiB`, per node
+    #[arg(long, value_name = "SIZE", help_heading = "Size")]
+    pub(crate) mem: Option<String>,
+    /// GPUs, per node, with or without a type: `4`, `h800:4`
+    #[arg(long, value_name = "[TYPE:]N", help_heading = "Size")]
+    pub(crate) gpus: Option<String>,
+    /// Time limit such as `90m`, `2h` or `1-02:00:00`, per job
+    #[arg(short, long, value_name = "TIME", help_heading = "Size")]
+    pub(crate) time: Option<String>,
+
+    /// What the command is, per job: command, pytorch, mpi or ray
+    #[arg(long = "type", value_name = "TYPE", help_heading = "Job")]
+    pub(crate) job_type: Option<String>,
+    /// Name of the job
+    #[arg(short = 'J', long, value_name = "NAME", help_heading = "Job")]
+    pub(crate) name: Option<String>,
+    /// Directory the job runs in, the same on every node
+    #[arg(long, value_name = "DIR", help_heading = "Job")]
+    pub(crate) workdir: Option<PathBuf>,
+    /// Variable for every process of the job; may be repeated
+    #[arg(long, value_name = "K=V", action = ArgAction::Append, help_heading = "Job")]
+    pub(crate) env: Vec<String>,
+    /// File with `K=V` lines for every process of the job; may be repeated
+    #[arg(long, value_name = "FILE", action = ArgAction::Append, help_heading = "Job")]
+    pub(crate) env_file: Vec<PathBuf>,
+    /// Secret variable, its value read now from the variable of that name or the place given
+    #[arg(long, value_name = "NAME[=env:VAR|file:PATH]", action = ArgAction::Append,
+          help_heading = "Job")]
+    pub(crate) secret: Vec<String>,
+
+    /// Backend that runs the job [default: the file's, else this machine]
+    #[arg(short, long, value_name = "BACKEND", help_heading = "Place")]
+    pub(crate) backend: Option<String>,
+    /// Slurm partition, per job
+    #[arg(short, long, value_name = "NAME", help_heading = "Place")]
+    pub(crate) partition: Option<String>,
+    /// Slurm account, per job
+    #[arg(short = 'A', long, value_name = "NAME", help_heading = "Place")]
+    pub(crate) account: Option<String>,
+    /// Slurm quality of service, per job
+    #[arg(short, long, value_name = "NAME", help_heading = "Place")]
+    pub(crate) qos: Option<String>,
+    /// Nodes the job must have, such as `n[01-03,7]`, per job
+    #[arg(long, value_name = "HOSTS", help_heading = "Place")]
+    pub(crate) nodelist: Option<String>,
+    /// Nodes the job must not have, per job
+    #[arg(long, value_name = "HOSTS", help_heading = "Place")]
+    pub(crate) exclude: Option<String>,
+}
+
+/// How the merged output of ranks is marked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PrefixStyle {
+    /// Node and rank: `(node0, rank=3)`
+    #[default]
+    Full,
+    /// The rank alone: `[3]`
+    Rank,
+    /// Nothing
+    None,
+}
+
+/// `herd run`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The job.
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// How each line says where it comes from [default: full, none for a single rank]
+    #[arg(long, value_enum, value_name = "STYLE", help_heading = "Output")]
+    pub(crate) prefix: Option<PrefixStyle>,
+    /// Show control sequences of the job as they are
+    #[arg(long, help_heading = "Output")]
+    pub(crate) raw: bool,
+    /// Follow the job's output; `run` always does
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) follow: bool,
+}
+
+/// `herd submit`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SubmitArgs {
+    /// The job.
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Follow the output until the job ends; Ctrl-C leaves the job running
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) follow: bool,
+    /// The answer's format.
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// `herd render`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RenderArgs {
+    /// The job.
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// The answer's format.
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

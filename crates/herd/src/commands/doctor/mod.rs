@@ -1,0 +1,120 @@
+//! `herd doctor`: checks this machine and says what to change. It changes nothing that stays.
+
+mod programs;
+mod system;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Outcome;
+use crate::cli::Format;
+use crate::cli::machine::DoctorArgs;
+use crate::error::{ExpectedError, count};
+use crate::jobs;
+use crate::printer::{Printer, Row};
+
+/// The code herd ends with when a check failed.
+const FAILED: u8 = 1;
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Verdict {
+    /// Nothing to do.
+    Ok,
+    /// Works, with less than there could be.
+    Warn,
+    /// Jobs will not run.
+    Fail,
+}
+
+/// One finding.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    detail: String,
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(check: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
+        Self { check, verdict, detail: detail.into(), remedy: None }
+    }
+
+    fn ok(check: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(check, Verdict::Ok, detail)
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+impl Row for Finding {
+    const COLUMNS: &'static [(&'static str, bool)] =
+        &[("CHECK", false), ("RESULT", false), ("DETAIL", false), ("REMEDY", true)];
+
+    fn cells(&self) -> Vec<String> {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "fail",
+        };
+        vec![
+            self.check.to_owned(),
+            verdict.to_owned(),
+            self.detail.clone(),
+            self.remedy.clone().unwrap_or_default(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.check.to_owned()
+    }
+}
+
+/// Runs every check; 1 when one failed.
+pub(crate) fn run(args: &DoctorArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let mut findings = Vec::new();
+    match jobs::open_home(home) {
+        Ok(home) => {
+            findings.push(system::home(home.path()));
+            findings.extend(system::space(home.path()));
+            findings.push(system::clock(home.path()));
+        }
+        Err(error) => findings.push(unusable_home(&error)),
+    }
+    findings.push(system::kernel());
+    findings.push(system::descriptors());
+    findings.push(system::cgroup());
+    findings.push(system::cpus());
+    findings.push(system::gpus());
+    findings.extend(programs::all());
+    printer.list(&findings, args.output.output)?;
+    // The table is narrow; what to change stands below it, on its own lines.
+    if args.output.output == Format::Table {
+        for finding in &findings {
+            if let Some(remedy) = &finding.remedy {
+                printer.line(&format!("{}: {remedy}", finding.check));
+            }
+        }
+    }
+    let number = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let (warned, failed) = (number(Verdict::Warn), number(Verdict::Fail));
+    printer.note(&format!("{}, {} failed", count(warned, "warning"), count(failed, "check")));
+    Ok(if failed > 0 { FAILED } else { 0 })
+}
+
+fn unusable_home(error: &ExpectedError) -> Finding {
+    let mut detail = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        detail = format!("{detail}: {cause}");
+        source = cause.source();
+    }
+    Finding::new("home", Verdict::Fail, detail)
+        .remedy("set HERD_HOME to a directory of your own that you can write to")
+}

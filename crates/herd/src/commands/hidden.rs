@@ -1,0 +1,20 @@
+//! The commands that backends start: `executor`, `driver`, `rsh`.
+
+use super::Outcome;
+use crate::backend_local;
+use crate::cli::machine::RawArgs;
+
+/// Runs one node of a job.
+pub(crate) fn executor(args: &RawArgs) -> Outcome {
+    backend_local::executor(&args.args)
+}
+
+/// Owns one attempt of a job.
+pub(crate) fn driver(args: &RawArgs) -> Outcome {
+    backend_local::driver(&args.args)
+}
+
+/// Starts a command on another node of the same job.
+pub(crate) fn rsh(args: &RawArgs) -> Outcome {
+    backend_local::rsh(&args.args)
+}

@@ -1,0 +1,128 @@
+//! `herd logs`: what a job's ranks wrote, merged, filtered, followed.
+
+mod ranks;
+mod shape;
+mod task;
+
+use std::path::Path;
+use std::time::Duration;
+
+use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
+
+use super::Outcome;
+use crate::cli::query::{LogsArgs, StreamArg};
+use crate::error::ExpectedError;
+use crate::jobs::{self, Job};
+use crate::printer::Printer;
+use crate::text;
+use shape::Shaper;
+
+/// Longest wait for more before the reader of standard output and the driver are looked after.
+const IDLE: Duration = Duration::from_millis(250);
+
+/// Prints, and follows where asked.
+pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let home = jobs::open_home(home)?;
+    let job = jobs::open(&home, &args.job)?;
+    if let Some(index) = args.task {
+        return task::run(args, &job, index, printer);
+    }
+    let filter = filter(args, &job)?;
+    let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
+    if args.follow {
+        follow(&job, filter, &mut shaper, printer)?;
+    } else {
+        let opened = RunLogReader::open(job.dir.path(), filter).map_err(unreadable)?;
+        let Some(mut reader) = opened else {
+            printer.note(&format!("{} has written nothing yet", job.short()));
+            return Ok(0);
+        };
+        let mut text = Vec::new();
+        while let Some(entry) = reader.read().map_err(unreadable)? {
+            text.clear();
+            shaper.shape(&entry, &mut text);
+            printer.data(&text);
+            if printer.is_closed() {
+                break;
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn follow(
+    job: &Job,
+    filter: Filter,
+    shaper: &mut Shaper,
+    printer: &mut Printer,
+) -> Result<(), ExpectedError> {
+    let mut follow = Follow::new(job.dir.path(), filter);
+    let mut text = Vec::new();
+    while !printer.is_closed() {
+        match follow.next(IDLE).map_err(unreadable)? {
+            Followed::Entry(entry) => {
+                text.clear();
+                shaper.shape(&entry, &mut text);
+                printer.data(&text);
+            }
+            Followed::Idle => {
+                printer.flush();
+                // A driver that died writes no end; reading the status writes it in its place.
+                jobs::read(job.dir.clone())?;
+            }
+            Followed::Ended => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(error: herd_jobdir::JobDirError) -> ExpectedError {
+    ExpectedError::failed("read the job's output", error)
+}
+
+fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
+    let ranks = match &args.rank {
+        Some(value) => ranks::parse(value).ok_or_else(|| ExpectedError::BadOption {
+            option: "--rank",
+            value: value.clone(),
+            source: "expected ranks like `3` or `0-3,7`".into(),
+        })?,
+        None => Vec::new(),
+    };
+    Ok(Filter {
+        ranks,
+        node: args.node.as_deref().map(|value| node(value, job)).transpose()?,
+        since_ms: args.since.as_deref().map(since).transpose()?,
+        stream: args.stream.map(|stream| match stream {
+            StreamArg::Stdout => Stream::Stdout,
+            StreamArg::Stderr => Stream::Stderr,
+        }),
+        grep: args.grep.clone(),
+        tail: args.tail,
+    })
+}
+
+fn node(value: &str, job: &Job) -> Result<u32, ExpectedError> {
+    let known = &job.status.nodes;
+    let by_name = known.iter().find(|node| node.name == value).map(|node| node.index);
+    by_name.or_else(|| value.parse().ok()).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().take(8).map(|node| node.name.as_str()).collect();
+        ExpectedError::BadOption {
+            option: "--node",
+            value: value.to_owned(),
+            source: format!("the job has no such node; it has {}", names.join(", ")).into(),
+        }
+    })
+}
+
+/// A span back from now, or a moment.
+fn since(value: &str) -> Result<u64, ExpectedError> {
+    if let Ok(span) = value.parse::<herd_core::units::Span>() {
+        return Ok(text::now_ms().saturating_sub(span.ms));
+    }
+    text::parse_moment(value).ok_or_else(|| ExpectedError::BadOption {
+        option: "--since",
+        value: value.to_owned(),
+        source: "expected a span like `10m` or a time like `2026-01-31T12:00:00Z`".into(),
+    })
+}

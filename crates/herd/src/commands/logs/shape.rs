@@ -1,0 +1,139 @@
+//! From stored pieces to what is shown: prefixes, their colour, control sequences taken out.
+
+use std::collections::BTreeMap;
+
+use herd_jobdir::runlog::{Entry, HERD, Stream};
+use herd_jobdir::sanitize::Sanitizer;
+
+use crate::cli::job::PrefixStyle;
+
+/// Colours of prefixes, by rank; none of them is red, which means failure elsewhere.
+const COLORS: [&str; 6] =
+    ["\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[96m"];
+/// Streams whose unfinished control sequences are remembered at once.
+const MAX_STREAMS: usize = 8192;
+
+/// Turns pieces into shown text.
+#[derive(Debug)]
+pub(super) struct Shaper {
+    style: Option<PrefixStyle>,
+    raw: bool,
+    color: bool,
+    filters: BTreeMap<(u32, u32, Stream), Sanitizer>,
+}
+
+impl Shaper {
+    /// Without a style, pieces keep the prefix they were stored with.
+    pub(super) fn new(style: Option<PrefixStyle>, raw: bool, color: bool) -> Self {
+        Self { style, raw, color, filters: BTreeMap::new() }
+    }
+
+    /// Appends a piece as it is to be shown.
+    pub(super) fn shape(&mut self, entry: &Entry<'_>, output: &mut Vec<u8>) {
+        let record = &entry.record;
+        let stored = record.prefix_bytes();
+        let mut in_line = entry.in_line;
+        for line in entry.bytes.split_inclusive(|byte| *byte == b'\n') {
+            let cut = if in_line { 0 } else { stored.min(line.len()) };
+            let (prefix, text) = line.split_at(cut);
+            if !in_line {
+                self.prefix(prefix, record.rank, record.node, output);
+            }
+            self.text(text, (record.rank, record.node, record.stream), output);
+            in_line = false;
+        }
+    }
+
+    fn prefix(&self, stored: &[u8], rank: u32, node: u32, output: &mut Vec<u8>) {
+        let made;
+        let prefix = match self.style {
+            None => stored,
+            Some(PrefixStyle::None) => b"".as_slice(),
+            Some(PrefixStyle::Full) if !stored.is_empty() => stored,
+            Some(PrefixStyle::Full) => {
+                made = match rank {
+                    HERD => format!("(node{node}) "),
+                    _ => format!("(node{node}, rank={rank}) "),
+                };
+                made.as_bytes()
+            }
+            Some(PrefixStyle::Rank) => {
+                made = match rank {
+                    HERD => "[herd] ".to_owned(),
+                    _ => format!("[{rank}] "),
+                };
+                made.as_bytes()
+            }
+        };
+        if prefix.is_empty() {
+            return;
+        }
+        if !self.color {
+            output.extend_from_slice(prefix);
+            return;
+        }
+        let index = if rank == HERD { 0 } else { rank as usize % COLORS.len() };
+        output.extend_from_slice(COLORS[index].as_bytes());
+        output.extend_from_slice(prefix);
+        output.extend_from_slice(b"\x1b[0m");
+    }
+
+    fn text(&mut self, text: &[u8], source: (u32, u32, Stream), output: &mut Vec<u8>) {
+        if self.raw {
+            output.extend_from_slice(text);
+            return;
+        }
+        if self.filters.len() >= MAX_STREAMS && !self.filters.contains_key(&source) {
+            self.filters.clear();
+        }
+        self.filters.entry(source).or_default().push(text, output);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use herd_jobdir::runlog::{PREFIXED, Record};
+
+    use super::*;
+
+    fn shaped(style: Option<PrefixStyle>, raw: bool, color: bool, bytes: &[u8]) -> String {
+        let prefix_len = if bytes.starts_with(b"(node0, rank=1) ") { 16 } else { 0 };
+        let record = Record {
+            time_ms: 0,
+            offset: 0,
+            length: 0,
+            rank: 1,
+            node: 0,
+            stream: Stream::Stdout,
+            flags: if prefix_len > 0 { PREFIXED } else { 0 },
+            prefix_len,
+        };
+        let mut output = Vec::new();
+        let entry = Entry { record, bytes, in_line: false };
+        Shaper::new(style, raw, color).shape(&entry, &mut output);
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn prefixes_are_kept_changed_or_dropped() {
+        let stored = b"(node0, rank=1) a\n(node0, rank=1) b\n";
+        assert_eq!(shaped(None, false, false, stored).as_bytes(), stored);
+        assert_eq!(shaped(Some(PrefixStyle::Rank), false, false, stored), "[1] a\n[1] b\n");
+        assert_eq!(shaped(Some(PrefixStyle::None), false, false, stored), "a\nb\n");
+        let colored = shaped(None, false, true, stored);
+        assert!(colored.starts_with("\x1b[33m(node0, rank=1) \x1b[0ma\n"), "{colored:?}");
+    }
+
+    #[test]
+    fn a_single_rank_has_a_prefix_only_on_request() {
+        assert_eq!(shaped(None, false, true, b"a\n"), "a\n");
+        assert_eq!(shaped(Some(PrefixStyle::Full), false, false, b"a\n"), "(node0, rank=1) a\n");
+    }
+
+    #[test]
+    fn i12_control_sequences_pass_only_when_raw() {
+        let text = b"\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2Jx\n";
+        assert_eq!(shaped(None, false, false, text), "\x1b[31mred\x1b[0m x\n");
+        assert_eq!(shaped(None, true, false, text).as_bytes(), text);
+    }
+}

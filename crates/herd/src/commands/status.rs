@@ -1,0 +1,201 @@
+//! `herd status`: one job with its nodes, ranks, attempts and tasks.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use herd_core::result::{Failure, TaskCounts};
+use herd_core::state::AttemptState;
+use herd_jobdir::status::{NodeStatus, RankStatus};
+use serde::Serialize;
+
+use super::Outcome;
+use crate::cli::query::StatusArgs;
+use crate::error::ExpectedError;
+use crate::jobs::{self, Job, JobRow};
+use crate::printer::Printer;
+use crate::printer::table::{Table, state_color};
+use crate::report::{self, Context};
+use crate::text;
+
+/// Most ranks in the table for people; JSON has all.
+const MAX_RANKS: usize = 64;
+
+/// The answer, with stable keys.
+#[derive(Debug, Serialize)]
+struct Detail<'a> {
+    #[serde(flatten)]
+    job: JobRow,
+    failure: Option<&'a Failure>,
+    tasks: Option<TaskCounts>,
+    attempts: Vec<Attempt>,
+    node_list: &'a [NodeStatus],
+    rank_list: &'a [RankStatus],
+    warnings: &'a [String],
+    directory: String,
+    log: String,
+}
+
+/// One attempt.
+#[derive(Debug, Serialize)]
+struct Attempt {
+    number: u32,
+    state: Option<AttemptState>,
+    exit_code: Option<u8>,
+    ended_ms: Option<u64>,
+    why: Option<String>,
+}
+
+/// Shows the job.
+pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let home = jobs::open_home(home)?;
+    let job = jobs::open(&home, &args.job)?;
+    let context = job.report_context(printer.out_color());
+    let detail = Detail {
+        job: job.row(),
+        failure: job.status.failure.as_ref(),
+        tasks: job.status.tasks,
+        attempts: attempts(&job, &context)?,
+        node_list: &job.status.nodes,
+        rank_list: &job.status.ranks,
+        warnings: &job.status.warnings,
+        directory: job.dir.path().display().to_string(),
+        log: job.log_path(),
+    };
+    printer.one(&detail, &detail.job.id, args.output.output, |color| {
+        people(&detail, &context, color)
+    })?;
+    Ok(0)
+}
+
+fn attempts(job: &Job, context: &Context) -> Result<Vec<Attempt>, ExpectedError> {
+    let mut attempts = Vec::new();
+    for number in 1..=job.status.brief.attempt {
+        let end = job
+            .dir
+            .attempt(number)
+            .read_end()
+            .map_err(|error| ExpectedError::failed("read how an attempt ended", error))?;
+        attempts.push(Attempt {
+            number,
+            state: end.as_ref().map(|end| end.state),
+            exit_code: end.as_ref().map(|end| end.exit_code),
+            ended_ms: end.as_ref().map(|end| end.ended_ms),
+            why: end
+                .and_then(|end| end.failure)
+                .map(|failure| report::failure_sentence(&failure, context)),
+        });
+    }
+    Ok(attempts)
+}
+
+fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
+    let mut out = String::new();
+    let job = &detail.job;
+    let now = text::now_ms();
+    let mut field = |name: &str, value: &str| {
+        writeln!(out, "{:<10} {}", format!("{name}:"), report::clean(value))
+            .expect("a String takes everything");
+    };
+    field("Job", &format!("{} ({})", job.name, job.id));
+    field("State", &job.state);
+    match (detail.failure, &job.why) {
+        (Some(failure), _) => field("Why", &report::failure_sentence(failure, context)),
+        (None, Some(why)) => field("Why", why),
+        (None, None) => {}
+    }
+    let kind = jobs::type_name(job.job_type);
+    field("Type", &format!("{kind}, {} on {}", crate::error::count(job.nodes as usize, "node"), job.backend));
+    if !job.command.is_empty() {
+        field("Command", &job.command);
+    }
+    field("Submitted", &text::moment(job.created_ms));
+    if let Some(started) = job.started_ms {
+        field("Started", &text::moment(started));
+    }
+    if let Some(ended) = job.ended_ms {
+        field("Ended", &text::moment(ended));
+    }
+    if let Some(time) = job.time(now) {
+        field("Time", &time);
+    }
+    if let Some(code) = job.exit_code {
+        field("Exit code", &code.to_string());
+    }
+    if let Some(tasks) = detail.tasks {
+        let TaskCounts { total, succeeded, failed, running } = tasks;
+        let text = format!("{succeeded} succeeded, {failed} failed, {running} running of {total}");
+        field("Tasks", &text);
+    }
+    field("Log", &detail.log);
+    for warning in detail.warnings {
+        field("Warning", warning);
+    }
+    if color {
+        let state = format!("{}{}\x1b[0m", state_color(&job.state), job.state);
+        out = out.replacen(&format!("State:     {}", job.state), &format!("State:     {state}"), 1);
+    }
+    if detail.attempts.len() > 1 {
+        out.push('\n');
+        out.push_str(&attempt_table(&detail.attempts).render(color));
+    }
+    if !detail.node_list.is_empty() {
+        out.push('\n');
+        out.push_str(&node_table(detail.node_list).render(color));
+    }
+    if !detail.rank_list.is_empty() {
+        out.push('\n');
+        out.push_str(&rank_table(detail.rank_list, context).render(color));
+        if detail.rank_list.len() > MAX_RANKS {
+            let more = detail.rank_list.len() - MAX_RANKS;
+            writeln!(out, "({more} more ranks; -o json has them)").expect("a String takes all");
+        }
+    }
+    out
+}
+
+fn attempt_table(attempts: &[Attempt]) -> Table {
+    let mut table =
+        Table::new(&[("ATTEMPT", false), ("STATE", false), ("EXIT", false), ("WHY", false)], false);
+    for attempt in attempts {
+        table.row(vec![
+            attempt.number.to_string(),
+            attempt.state.map_or_else(|| "-".to_owned(), |state| state.to_string()),
+            attempt.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string()),
+            attempt.why.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+fn node_table(nodes: &[NodeStatus]) -> Table {
+    let mut table =
+        Table::new(&[("NODE", false), ("NAME", false), ("PROCESS", false), ("LOST", false)], false);
+    for node in nodes {
+        table.row(vec![
+            node.index.to_string(),
+            node.name.clone(),
+            node.pid.to_string(),
+            node.lost.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+fn rank_table(ranks: &[RankStatus], context: &Context) -> Table {
+    let mut table =
+        Table::new(&[("RANK", false), ("NODE", false), ("PROCESS", false), ("END", false)], false);
+    for rank in ranks.iter().take(MAX_RANKS) {
+        let end = match (rank.end, rank.stopped) {
+            (None, _) => "running".to_owned(),
+            (Some(end), true) => format!("{}, stopped by herd", report::end_text(end)),
+            (Some(end), false) => report::end_text(end),
+        };
+        table.row(vec![
+            rank.rank.to_string(),
+            context.node(rank.node),
+            rank.pid.to_string(),
+            end,
+        ]);
+    }
+    table
+}

@@ -1,0 +1,59 @@
+//! `herd submit`: hand a job over, print its id, return.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Outcome;
+use crate::backend_local;
+use crate::cli::job::SubmitArgs;
+use crate::cli::query::LogsArgs;
+use crate::error::ExpectedError;
+use crate::jobs;
+use crate::printer::Printer;
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Submitted {
+    id: String,
+    short: String,
+    backend: String,
+}
+
+/// Submits, and follows where asked.
+pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let input = crate::job_input::read(&args.job)?;
+    super::run::say(&input, printer);
+    let home_dir = jobs::open_home(home)?;
+    let backend = input.backend.clone();
+    let id = backend_local::submit(&home_dir, input)?;
+    let submitted = Submitted { id: id.to_string(), short: id.short(), backend };
+    printer.one(&submitted, &submitted.id, args.output.output, |_color| {
+        format!("{}\n", submitted.id)
+    })?;
+    printer.flush();
+    if !args.follow {
+        return Ok(0);
+    }
+    let logs = LogsArgs {
+        job: submitted.id.clone(),
+        follow: true,
+        rank: None,
+        node: None,
+        since: None,
+        tail: None,
+        grep: None,
+        stream: None,
+        task: None,
+        raw: false,
+        prefix: None,
+    };
+    super::logs::run(&logs, home, printer)?;
+    let job = jobs::open(&home_dir, &submitted.id)?;
+    let result = job
+        .dir
+        .read_result()
+        .map_err(|error| ExpectedError::failed("read how the job ended", error))?;
+    // Without a result the reader of standard output left before the end.
+    Ok(result.map_or(0, |result| super::run::report(&job, &result, printer)))
+}

@@ -1,0 +1,49 @@
+//! `herd wait`: until jobs have ended.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::Outcome;
+use crate::cli::query::WaitArgs;
+use crate::error::ExpectedError;
+use crate::jobs::{self, Job};
+use crate::printer::Printer;
+use crate::watch::{BOUND, Watch};
+
+/// Waits for every job; the first exit code other than 0, in the order given.
+pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let timeout = args
+        .timeout
+        .as_deref()
+        .map(|value| jobs::span_option("--timeout", value))
+        .transpose()?;
+    let home = jobs::open_home(home)?;
+    let mut waiting: Vec<Job> =
+        args.jobs.iter().map(|selector| jobs::open(&home, selector)).collect::<Result<_, _>>()?;
+    let deadline = timeout.and_then(|span| Instant::now().checked_add(span.as_duration()));
+    let watch = Watch::new();
+    for job in &waiting {
+        watch.add(job.dir.path());
+    }
+    loop {
+        for job in waiting.iter_mut().filter(|job| !job.is_ended()) {
+            // The whole status, not the result alone: the driver may have died without one.
+            *job = jobs::read(job.dir.clone())?;
+            if job.is_ended() {
+                printer.note(&format!("{} {}", job.short(), job.state_text()));
+            }
+        }
+        let running = waiting.iter().filter(|job| !job.is_ended()).count();
+        if running == 0 {
+            break;
+        }
+        let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            let after = args.timeout.clone().unwrap_or_default();
+            return Err(ExpectedError::WaitTimeout { running, after });
+        }
+        watch.wait(left.min(BOUND));
+    }
+    let codes = waiting.iter().map(|job| job.status.brief.exit_code.unwrap_or(0));
+    Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
+}

@@ -1,0 +1,71 @@
+//! `herd why`: what a job waits for, or why it ended as it did, in a sentence.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Outcome;
+use crate::cli::query::WhyArgs;
+use crate::jobs::{self, Job};
+use crate::printer::Printer;
+use crate::report::{self, Context};
+use crate::text;
+
+/// The answer.
+#[derive(Debug, Serialize)]
+struct Why {
+    id: String,
+    state: String,
+    why: String,
+    warnings: Vec<String>,
+}
+
+/// Tells why.
+pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let home = jobs::open_home(home)?;
+    let job = jobs::open(&home, &args.job)?;
+    let context = job.report_context(false);
+    let answer = Why {
+        id: job.dir.id().to_string(),
+        state: job.status.brief.state.clone(),
+        why: sentence(&job, &context),
+        warnings: job.status.warnings.clone(),
+    };
+    printer.one(&answer, &answer.id, args.output.output, |_color| {
+        let mut said = format!(
+            "{} ({}) {}: {}\n",
+            report::clean(&context.name),
+            context.short,
+            answer.state,
+            report::clean(&answer.why)
+        );
+        for warning in &answer.warnings {
+            said.push_str("  warning: ");
+            said.push_str(&report::clean(warning));
+            said.push('\n');
+        }
+        said
+    })?;
+    Ok(0)
+}
+
+fn sentence(job: &Job, context: &Context) -> String {
+    if let Some(failure) = &job.status.failure {
+        return report::failure_sentence(failure, context);
+    }
+    if let Some(why) = &job.status.brief.why {
+        return why.clone();
+    }
+    let brief = &job.status.brief;
+    match (brief.ended_ms, brief.started_ms) {
+        (Some(ended), Some(started)) => {
+            format!("it ended after {}", text::span(ended.saturating_sub(started)))
+        }
+        (Some(_), None) => "it ended before it started".to_owned(),
+        (None, Some(started)) => {
+            let since = text::now_ms().saturating_sub(started);
+            format!("it has run for {}", text::span(since))
+        }
+        (None, None) => "it was handed in and has not started".to_owned(),
+    }
+}

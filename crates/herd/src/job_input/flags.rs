@@ -1,0 +1,210 @@
+//! What flags say over a job: each value read, every fault kept.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use herd_core::spec::{JobSpec, JobType, ProcsPerNode};
+use herd_core::units::{Bytes, Span};
+
+use super::backend::LOCAL;
+use super::env_file::is_name;
+use super::secrets;
+use crate::cli::job::JobArgs;
+use crate::error::Fault;
+
+/// Largest count that a flag takes; what fits a machine is the backend's to say.
+const MAX_COUNT: u32 = 1_000_000;
+
+/// Puts the flags over the specification.
+pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>) {
+    set(&mut spec.nodes, "--nodes", args.nodes.as_deref(), faults, |text| count(text, 1));
+    let procs = args.procs_per_node.as_deref();
+    set(&mut spec.procs_per_node, "--procs-per-node", procs, faults, |text| match text {
+        "gpu" => Ok(ProcsPerNode::Gpu),
+        _ => count(text, 1).map(ProcsPerNode::Count),
+    });
+    let cpus = args.cpus.as_deref();
+    set(&mut spec.resources.cpus, "--cpus", cpus, faults, |text| count(text, 1).map(Some));
+    let memory = args.mem.as_deref();
+    set(&mut spec.resources.memory, "--mem", memory, faults, |text| {
+        positive(parsed::<Bytes>(text)?, |bytes| bytes.0).map(Some)
+    });
+    set(&mut spec.walltime, "--time", args.time.as_deref(), faults, |text| {
+        positive(parsed::<Span>(text)?, |span| span.ms).map(Some)
+    });
+    set(&mut spec.job_type, "--type", args.job_type.as_deref(), faults, job_type);
+    if let Some(text) = &args.gpus {
+        match gpus(text) {
+            Ok((number, kind)) => {
+                spec.resources.gpus = Some(number);
+                if kind.is_some() {
+                    spec.resources.gpu_type = kind;
+                }
+            }
+            Err(problem) => faults.push(fault("--gpus", text, &problem)),
+        }
+    }
+    if let Some(name) = &args.name {
+        spec.name = Some(name.clone());
+    }
+    for text in &args.env {
+        match text.split_once('=') {
+            Some((name, value)) if is_name(name) => {
+                spec.env.insert(name.to_owned(), value.to_owned());
+            }
+            // The value may be private; only the form is said.
+            Some(_) | None => faults.push(Fault::new("--env: not of the form NAME=VALUE")),
+        }
+    }
+    for text in &args.secret {
+        match secrets::parse_flag(text) {
+            Ok((name, source)) => {
+                spec.secrets.insert(name, source);
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+}
+
+/// Refuses the flags that mean nothing to a backend (I13).
+pub(crate) fn refuse_unsupported(args: &JobArgs, backend: &str, faults: &mut Vec<Fault>) {
+    if backend != LOCAL {
+        return;
+    }
+    for (flag, value) in [
+        ("--partition", &args.partition),
+        ("--account", &args.account),
+        ("--qos", &args.qos),
+        ("--nodelist", &args.nodelist),
+        ("--exclude", &args.exclude),
+    ] {
+        if value.is_some() {
+            let text = format!("{flag}: the local backend has one machine and nothing to choose");
+            faults.push(Fault::new(text).hint(format!("leave {flag} out")));
+        }
+    }
+}
+
+fn set<T>(
+    target: &mut T,
+    flag: &str,
+    text: Option<&str>,
+    faults: &mut Vec<Fault>,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) {
+    let Some(text) = text else { return };
+    match read(text) {
+        Ok(value) => *target = value,
+        Err(problem) => faults.push(fault(flag, text, &problem)),
+    }
+}
+
+fn fault(flag: &str, text: &str, problem: &str) -> Fault {
+    Fault::new(format!("{flag} {}: {problem}", herd_core::text::quoted(text)))
+}
+
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn positive<T>(value: T, number: impl Fn(&T) -> u64) -> Result<T, String> {
+    if number(&value) == 0 { Err("must be more than zero".to_owned()) } else { Ok(value) }
+}
+
+fn count(text: &str, least: u32) -> Result<u32, String> {
+    let number: u32 = text
+        .parse()
+        .map_err(|_error| format!("is not a whole number from {least} to {MAX_COUNT}"))?;
+    if (least..=MAX_COUNT).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("is not from {least} to {MAX_COUNT}"))
+    }
+}
+
+fn gpus(text: &str) -> Result<(u32, Option<String>), String> {
+    let (kind, number) = text.rsplit_once(':').map_or((None, text), |(k, n)| (Some(k), n));
+    let plain = |kind: &str| {
+        !kind.is_empty()
+            && kind.len() <= 64
+            && kind.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    if kind.is_some_and(|kind| !plain(kind)) {
+        return Err("is not of the form [TYPE:]N".to_owned());
+    }
+    Ok((count(number, 0)?, kind.map(str::to_owned)))
+}
+
+fn job_type(text: &str) -> Result<JobType, String> {
+    match text {
+        "command" => Ok(JobType::Command),
+        "pytorch" => Ok(JobType::Pytorch),
+        "mpi" => Ok(JobType::Mpi),
+        "ray" => Ok(JobType::Ray),
+        _ => Err("is not one of command, pytorch, mpi, ray".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(args: &JobArgs) -> (JobSpec, Vec<String>) {
+        let mut spec = JobSpec::default();
+        let mut faults = Vec::new();
+        apply(args, &mut spec, &mut faults);
+        (spec, faults.into_iter().map(|fault| fault.text).collect())
+    }
+
+    #[test]
+    fn values_reach_the_specification() {
+        let text = |text: &str| Some(text.to_owned());
+        let args = JobArgs {
+            nodes: text("2"),
+            procs_per_node: text("gpu"),
+            cpus: text("4"),
+            mem: text("32GiB"),
+            gpus: text("h800:8"),
+            time: text("1-02:00:00"),
+            job_type: text("pytorch"),
+            name: text("digits"),
+            env: vec!["A=b=c".to_owned(), "B=".to_owned()],
+            ..JobArgs::default()
+        };
+        let (spec, faults) = applied(&args);
+        assert!(faults.is_empty(), "{faults:?}");
+        assert_eq!((spec.nodes, spec.procs_per_node), (2, ProcsPerNode::Gpu));
+        assert_eq!(spec.resources.memory, Some(Bytes(32 << 30)));
+        assert_eq!(spec.resources.gpu_type.as_deref(), Some("h800"));
+        assert_eq!(spec.walltime, Some(Span::from_secs(93_600)));
+        assert_eq!(spec.env["A"], "b=c");
+    }
+
+    #[test]
+    fn every_fault_is_kept() {
+        let text = |text: &str| Some(text.to_owned());
+        let args = JobArgs {
+            nodes: text("0"),
+            procs_per_node: text("-1"),
+            cpus: text("99999999999"),
+            mem: text("3XB"),
+            gpus: text("a b:1"),
+            time: text("5"),
+            job_type: text("slurm"),
+            env: vec!["secretvalue".to_owned()],
+            ..JobArgs::default()
+        };
+        let (_, faults) = applied(&args);
+        assert_eq!(faults.len(), 8, "{faults:?}");
+        assert!(!faults.iter().any(|fault| fault.contains("secretvalue")));
+    }
+
+    #[test]
+    fn i13_slurm_flags_are_refused_by_the_local_backend() {
+        let args =
+            JobArgs { partition: Some("gpu".into()), qos: Some("q".into()), ..JobArgs::default() };
+        let mut faults = Vec::new();
+        refuse_unsupported(&args, LOCAL, &mut faults);
+        assert_eq!(faults.len(), 2, "{faults:?}");
+    }
+}

@@ -1,0 +1,334 @@
+//! From a file or a command plus the flags to one specification, with every fault at once.
+//!
+//! Everything that can be wrong is looked at before anything starts; nothing here starts anything.
+
+pub(crate) mod backend;
+pub(crate) mod env_file;
+pub(crate) mod flags;
+pub(crate) mod secrets;
+pub(crate) mod source;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use herd_core::JobId;
+use herd_core::plan::{self, Plan, Submission, Unsupported};
+use herd_core::spec::{After, Command, JobSpec};
+
+use crate::backend_local;
+use crate::cli::job::JobArgs;
+use crate::error::{ExpectedError, Fault};
+use secrets::Secrets;
+
+/// What the process stands in; tests make their own.
+pub(crate) struct Surroundings<'a> {
+    /// Where relative paths start.
+    pub(crate) cwd: PathBuf,
+    /// Variables of the environment.
+    pub(crate) variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Standard input, read for `-`.
+    pub(crate) stdin: &'a mut dyn Read,
+}
+
+/// A job, complete and checked.
+#[derive(Debug)]
+pub(crate) struct JobInput {
+    /// The job.
+    pub(crate) spec: JobSpec,
+    /// Values of its secrets.
+    pub(crate) secrets: Secrets,
+    /// The backend that runs it.
+    pub(crate) backend: String,
+    /// Name of the job file, for jobs whose command has no name.
+    pub(crate) file_name: Option<String>,
+    /// Values of the variables that the job passes on.
+    pub(crate) env: BTreeMap<String, String>,
+    /// What to say about all this before it starts.
+    pub(crate) notes: Vec<String>,
+    /// What may surprise.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads the job of this process's own surroundings.
+pub(crate) fn read(args: &JobArgs) -> Result<JobInput, ExpectedError> {
+    let cwd = std::env::current_dir()
+        .map_err(|error| ExpectedError::failed("find the current directory", error))?;
+    let variable = |name: &str| std::env::var_os(name);
+    let mut stdin = std::io::stdin().lock();
+    read_in(args, &mut Surroundings { cwd, variable: &variable, stdin: &mut stdin })
+}
+
+/// Reads a job in given surroundings.
+pub(crate) fn read_in(
+    args: &JobArgs,
+    around: &mut Surroundings<'_>,
+) -> Result<JobInput, ExpectedError> {
+    let mut faults = Vec::new();
+    let mut notes = Vec::new();
+    let mut warnings = Vec::new();
+    let mut file_faults = None;
+    let mut spec = JobSpec::default();
+    let mut base = around.cwd.clone();
+    let mut file_name = None;
+    let mut readable = true;
+    match (&args.file, args.command.is_empty()) {
+        (Some(path), _) => match source::read(path, around) {
+            Ok(read) => {
+                spec = read.spec;
+                warnings = read.warnings;
+                base = read.base;
+                file_name = read.file_name;
+            }
+            Err(source::Refused::Unreadable(fault)) => {
+                readable = false;
+                faults.push(fault);
+            }
+            Err(source::Refused::Faulty(found)) => file_faults = Some(found),
+        },
+        (None, false) => spec.run = Some(Command::Argv(args.command.clone())),
+        (None, true) => {
+            readable = false;
+            faults.push(
+                Fault::new("no job: neither FILE nor a command after `--`")
+                    .hint("`herd run job.yaml` or `herd run -- COMMAND`"),
+            );
+        }
+    }
+    env_files(args, around, &mut spec, &mut faults);
+    flags::apply(args, &mut spec, &mut faults);
+    workdir(args, around, &base, &mut spec, &mut faults);
+    let facts = backend::Facts {
+        has_sbatch: on_path("sbatch", around.variable),
+        allocation: (around.variable)("SLURM_JOB_ID").and_then(|id| id.into_string().ok()),
+        wants_gpus: spec.resources.gpus.is_some_and(|gpus| gpus > 0),
+    };
+    // What a file with faults would have chosen is not known.
+    let chosen = match backend::resolve(args.backend.as_deref(), spec.backend.as_deref(), &facts) {
+        Ok(choice) => {
+            notes.extend(choice.note);
+            flags::refuse_unsupported(args, &choice.backend, &mut faults);
+            choice.backend
+        }
+        Err(fault) => {
+            faults.push(fault);
+            String::new()
+        }
+    };
+    spec.backend = Some(chosen.clone());
+    let secrets = secrets::read(&spec.secrets, &base, around.variable, &mut faults);
+    let env = passed_on(&spec, around.variable, &mut faults);
+    let input = JobInput { spec, secrets, backend: chosen, file_name, env, notes, warnings };
+    // Only a job that could be read whole can be held against a backend.
+    if file_faults.is_none() && !input.backend.is_empty() && readable {
+        faults.extend(input.refusals());
+    }
+    if file_faults.is_some() || !faults.is_empty() {
+        return Err(ExpectedError::Faults { file: file_faults, faults });
+    }
+    Ok(input)
+}
+
+impl JobInput {
+    /// The plan of the first attempt; `after` with its jobs as full ids.
+    pub(crate) fn plan(&self, job: JobId, after: Vec<After>) -> Result<Plan, ExpectedError> {
+        let submission = Submission { after, ..self.submission(job) };
+        plan::plan(&self.spec, &backend_local::facts(), submission).map_err(|refused| {
+            let faults = refused.into_iter().map(refusal).collect();
+            ExpectedError::Faults { file: None, faults }
+        })
+    }
+
+    /// What to know about a job that is accepted.
+    pub(crate) fn plan_notes(&self) -> Vec<String> {
+        let submission = self.submission(JobId::generate());
+        plan::notes(&self.spec, &backend_local::facts(), &submission)
+    }
+
+    fn submission(&self, job: JobId) -> Submission {
+        let workdir = self.spec.workdir.clone().unwrap_or_default();
+        Submission {
+            file_name: self.file_name.clone(),
+            env: self.env.clone(),
+            ..Submission::first(job, workdir)
+        }
+    }
+
+    fn refusals(&self) -> Vec<Fault> {
+        let submission = self.submission(JobId::generate());
+        match plan::plan(&self.spec, &backend_local::facts(), submission) {
+            Ok(_) => Vec::new(),
+            Err(refused) => refused.into_iter().map(refusal).collect(),
+        }
+    }
+}
+
+fn refusal(refused: Unsupported) -> Fault {
+    Fault::new(refused.to_string()).hint(format!("{}: {}", refused.key, refused.hint))
+}
+
+/// Values of the variables that `env_from` names; one that is not set is left out.
+fn passed_on(
+    spec: &JobSpec,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    faults: &mut Vec<Fault>,
+) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for name in &spec.env_from {
+        match variable(name).map(OsString::into_string) {
+            Some(Ok(value)) => {
+                found.insert(name.clone(), value);
+            }
+            Some(Err(_)) => faults.push(Fault::new(format!("env_from: {name} is not UTF-8"))),
+            None => {}
+        }
+    }
+    found
+}
+
+fn env_files(
+    args: &JobArgs,
+    around: &Surroundings<'_>,
+    spec: &mut JobSpec,
+    faults: &mut Vec<Fault>,
+) {
+    for path in &args.env_file {
+        let shown = path.display().to_string();
+        let text = source::read_bounded(&around.cwd.join(path), env_file::MAX_BYTES)
+            .map_err(|problem| Fault::new(format!("--env-file {shown}: {problem}")))
+            .and_then(|bytes| {
+                String::from_utf8(bytes)
+                    .map_err(|_error| Fault::new(format!("--env-file {shown}: is not UTF-8")))
+            });
+        match text {
+            Ok(text) => match env_file::parse(&text, &shown) {
+                Ok(found) => spec.env.extend(found),
+                Err(found) => faults.extend(found),
+            },
+            Err(fault) => faults.push(fault),
+        }
+    }
+}
+
+/// Makes the working directory absolute: the flag's from here, the file's from the file.
+fn workdir(
+    args: &JobArgs,
+    around: &Surroundings<'_>,
+    base: &Path,
+    spec: &mut JobSpec,
+    faults: &mut Vec<Fault>,
+) {
+    let (path, origin) = match (&args.workdir, &spec.workdir) {
+        (Some(path), _) => (around.cwd.join(path), "--workdir"),
+        (None, Some(path)) => (base.join(home_relative(path, around)), "workdir"),
+        (None, None) => (around.cwd.clone(), "current directory"),
+    };
+    let shown = path.display();
+    match std::fs::canonicalize(&path) {
+        Ok(real) if !real.is_dir() => {
+            faults.push(Fault::new(format!("{origin}: {shown} is not a directory")));
+        }
+        Ok(real) => match real.into_os_string().into_string() {
+            Ok(text) => spec.workdir = Some(text),
+            Err(_) => faults.push(Fault::new(format!("{origin}: {shown} is not UTF-8"))),
+        },
+        Err(error) => faults.push(Fault::new(format!("{origin}: cannot use {shown}: {error}"))),
+    }
+}
+
+/// `~` and `~/x` as a shell would read them.
+fn home_relative(path: &str, around: &Surroundings<'_>) -> PathBuf {
+    let rest = if path == "~" { Some("") } else { path.strip_prefix("~/") };
+    match (rest, (around.variable)("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        (Some(_) | None, _) => PathBuf::from(path),
+    }
+}
+
+fn on_path(program: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> bool {
+    let path = variable("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .any(|directory| directory.is_absolute() && directory.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_with(args: &JobArgs, cwd: &Path, stdin: &[u8]) -> Result<JobInput, ExpectedError> {
+        let variable = |name: &str| (name == "TOKEN").then(|| OsString::from("hunter2"));
+        let mut stdin = stdin;
+        let cwd = cwd.to_owned();
+        read_in(args, &mut Surroundings { cwd, variable: &variable, stdin: &mut stdin })
+    }
+
+    fn command(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_command_keeps_its_arguments_as_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let words = ["a b", "$x", "'\"\\", "größe\n", ""];
+        let args = JobArgs { command: command(&words), ..JobArgs::default() };
+        let input = read_with(&args, dir.path(), b"").unwrap();
+        assert_eq!(input.spec.run, Some(Command::Argv(command(&words))));
+        assert_eq!(input.backend, "local");
+        let real = dir.path().canonicalize().unwrap();
+        assert_eq!(input.spec.workdir.as_deref(), real.to_str());
+    }
+
+    #[test]
+    fn flags_stand_over_the_file_and_env_over_env_file() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("v.env"), "A=file\nB=file\nC=file\n").unwrap();
+        let args = JobArgs {
+            file: Some("-".into()),
+            nodes: Some("3".to_owned()),
+            env_file: vec!["v.env".into()],
+            env: vec!["A=flag".to_owned()],
+            secret: vec!["TOKEN".to_owned()],
+            ..JobArgs::default()
+        };
+        let file = b"nodes: 2\nenv: {A: job, B: job, D: job}\nrun: 'true'\n";
+        let input = read_with(&args, dir.path(), file).unwrap();
+        assert_eq!(input.spec.nodes, 3);
+        let env: Vec<_> = input.spec.env.values().map(String::as_str).collect();
+        assert_eq!(env, ["flag", "file", "file", "job"]);
+        assert!(!format!("{input:?}").contains("hunter2"));
+        assert_eq!(input.secrets.into_values()["TOKEN"], "hunter2");
+    }
+
+    #[test]
+    fn faults_of_file_flags_env_file_secret_and_workdir_come_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = JobArgs {
+            file: Some("-".into()),
+            nodes: Some("many".to_owned()),
+            env_file: vec!["missing.env".into()],
+            secret: vec!["ABSENT".to_owned()],
+            workdir: Some("nowhere".into()),
+            backend: Some("slurm".to_owned()),
+            ..JobArgs::default()
+        };
+        let error = read_with(&args, dir.path(), b"ndoes: 2\nrun: 'true'\n").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let said = error.render(false);
+        for part in ["ndoes", "--nodes", "missing.env", "ABSENT", "nowhere", "slurm"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_secret_or_plain_but_not_both() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = JobArgs {
+            command: command(&["true"]),
+            env: vec!["TOKEN=1".to_owned()],
+            secret: vec!["TOKEN".to_owned()],
+            ..JobArgs::default()
+        };
+        assert!(read_with(&args, dir.path(), b"").is_err());
+    }
+}

@@ -1,0 +1,309 @@
+//! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
+
+use std::path::Path;
+
+use herd_core::result::AttemptEnd;
+use herd_core::spec::JobType;
+use herd_core::units::Span;
+use herd_jobdir::status::DRIVER_LOST;
+use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
+use serde::Serialize;
+
+use crate::error::ExpectedError;
+use crate::printer::Row;
+use crate::report::Context;
+use crate::text;
+
+/// Columns assumed where no terminal says how many it has.
+const DEFAULT_WIDTH: usize = 80;
+
+/// Opens the home, made where it does not exist.
+pub(crate) fn open_home(given: Option<&Path>) -> Result<Home, ExpectedError> {
+    let home = match given.filter(|path| !path.as_os_str().is_empty()) {
+        Some(path) => Home::at(path),
+        None => Home::from_env(),
+    };
+    home.map_err(|error| ExpectedError::failed("use the directory for jobs", error))
+}
+
+/// A span given to an option.
+pub(crate) fn span_option(option: &'static str, value: &str) -> Result<Span, ExpectedError> {
+    value.parse().map_err(|error: herd_core::units::UnitError| ExpectedError::BadOption {
+        option,
+        value: value.to_owned(),
+        source: error.into(),
+    })
+}
+
+/// One job and where it stands.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Its directory.
+    pub(crate) dir: JobDir,
+    /// A few words about it; absent while it is being written down.
+    pub(crate) summary: Option<Summary>,
+    /// Where it stands.
+    pub(crate) status: JobStatus,
+}
+
+/// The job a selector means.
+pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
+    let id = home.select(selector).map_err(|error| match error {
+        SelectError::NotFound { .. } if selector == "last" => {
+            ExpectedError::NoJobs { home: home.path().to_owned() }
+        }
+        SelectError::NotFound { text, nearest } => {
+            ExpectedError::NoSuchJob { selector: text, nearest }
+        }
+        SelectError::Ambiguous { text, candidates, .. } => ExpectedError::AmbiguousJob {
+            selector: text,
+            candidates: candidates
+                .iter()
+                .map(|(id, name)| format!("{} ({name})", id.short()))
+                .collect(),
+        },
+        SelectError::Unreadable(error) => {
+            ExpectedError::failed("look through the jobs", error)
+        }
+    })?;
+    let dir = home.open(id).map_err(|error| ExpectedError::failed("open the job", error))?;
+    read(dir)
+}
+
+/// Reads where a job stands. One whose driver died is ended here: nobody else may be left to do it.
+pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
+    let failed = |error| ExpectedError::failed(format!("read job {}", dir.id().short()), error);
+    let mut status = herd_jobdir::status(&dir).map_err(failed)?;
+    if status.brief.state == DRIVER_LOST {
+        herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;
+        status = herd_jobdir::status(&dir).map_err(failed)?;
+    }
+    let summary = dir.read_summary().map_err(failed)?;
+    Ok(Job { dir, summary, status })
+}
+
+impl Job {
+    /// The short id.
+    pub(crate) fn short(&self) -> String {
+        self.dir.id().short()
+    }
+
+    /// Whether nothing can change any more.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.status.brief.settled
+    }
+
+    /// State and reason in a few words.
+    pub(crate) fn state_text(&self) -> String {
+        match &self.status.brief.why {
+            Some(why) => format!("{}, {why}", self.status.brief.state),
+            None => self.status.brief.state.clone(),
+        }
+    }
+
+    /// Refuses a job that does not run.
+    pub(crate) fn require_active(&self, what: &str) -> Result<(), ExpectedError> {
+        if !self.is_ended() && self.status.driver.is_some() {
+            return Ok(());
+        }
+        let state = &self.status.brief.state;
+        Err(ExpectedError::WrongState {
+            job: self.short(),
+            problem: format!("is {state}: {what}"),
+            hint: Some(format!("`herd why {}` tells more", self.short())),
+        })
+    }
+
+    /// How the latest attempt ended, where it did and can be read.
+    pub(crate) fn last_end(&self) -> Option<AttemptEnd> {
+        self.dir.latest_attempt().ok().flatten()?.read_end().ok().flatten()
+    }
+
+    /// What a report needs to know about this job.
+    pub(crate) fn report_context(&self, color: bool) -> Context {
+        let created = self.dir.id().created_ms();
+        let status = &self.status;
+        let nodes = status.nodes.iter().map(|node| node.index as usize + 1).max().unwrap_or(0);
+        let mut names: Vec<String> = (0..nodes).map(|index| format!("node{index}")).collect();
+        for node in &status.nodes {
+            names[node.index as usize].clone_from(&node.name);
+        }
+        Context {
+            short: self.short(),
+            name: self.summary.as_ref().map_or_else(String::new, |s| s.name.clone()),
+            started_ms: status.brief.started_ms.or(created).unwrap_or(0),
+            nodes: names,
+            log: self.log_path(),
+            width: width(),
+            color,
+        }
+    }
+
+    /// Path of the merged log.
+    pub(crate) fn log_path(&self) -> String {
+        self.dir.path().join(herd_jobdir::runlog::DATA_NAME).display().to_string()
+    }
+
+    /// The job as a row.
+    pub(crate) fn row(&self) -> JobRow {
+        let id = self.dir.id();
+        let summary = self.summary.clone().unwrap_or_else(|| Summary {
+            name: String::new(),
+            job_type: JobType::default(),
+            nodes: 0,
+            created_ms: id.created_ms().unwrap_or(0),
+            backend: String::new(),
+            command: String::new(),
+        });
+        JobRow::new(id, summary, self.status.brief.clone())
+    }
+}
+
+/// Columns of the terminal on standard error, where reports go.
+fn width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr())
+        .map(|size| usize::from(size.ws_col))
+        .ok()
+        .filter(|columns| *columns > 0)
+        .unwrap_or(DEFAULT_WIDTH)
+}
+
+/// One line of `herd ls`, with stable keys.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct JobRow {
+    /// Full id.
+    pub(crate) id: String,
+    /// Short id.
+    pub(crate) short: String,
+    /// Name.
+    pub(crate) name: String,
+    /// How ranks start.
+    #[serde(rename = "type")]
+    pub(crate) job_type: JobType,
+    /// State as users see it.
+    pub(crate) state: String,
+    /// What it waits for, or why it failed.
+    pub(crate) why: Option<String>,
+    /// Number of nodes.
+    pub(crate) nodes: u32,
+    /// Backend.
+    pub(crate) backend: String,
+    /// Command in one line.
+    pub(crate) command: String,
+    /// Latest attempt.
+    pub(crate) attempt: u32,
+    /// Milliseconds since the Unix epoch.
+    pub(crate) created_ms: u64,
+    /// Milliseconds since the Unix epoch.
+    pub(crate) started_ms: Option<u64>,
+    /// Milliseconds since the Unix epoch.
+    pub(crate) ended_ms: Option<u64>,
+    /// The code herd ends with.
+    pub(crate) exit_code: Option<u8>,
+}
+
+impl JobRow {
+    fn new(id: herd_core::JobId, summary: Summary, brief: herd_jobdir::status::Brief) -> Self {
+        Self {
+            id: id.to_string(),
+            short: id.short(),
+            name: summary.name,
+            job_type: summary.job_type,
+            state: brief.state,
+            why: brief.why,
+            nodes: summary.nodes,
+            backend: summary.backend,
+            command: summary.command,
+            attempt: brief.attempt,
+            created_ms: summary.created_ms,
+            started_ms: brief.started_ms,
+            ended_ms: brief.ended_ms,
+            exit_code: brief.exit_code,
+        }
+    }
+
+    /// How long it has run, or ran.
+    pub(crate) fn time(&self, now_ms: u64) -> Option<String> {
+        let started = self.started_ms?;
+        Some(text::span(self.ended_ms.unwrap_or(now_ms).saturating_sub(started)))
+    }
+}
+
+/// The name of a type as in job files.
+pub(crate) fn type_name(job_type: JobType) -> &'static str {
+    match job_type {
+        JobType::Command => "command",
+        JobType::Pytorch => "pytorch",
+        JobType::Mpi => "mpi",
+        JobType::Ray => "ray",
+    }
+}
+
+impl Row for JobRow {
+    const COLUMNS: &'static [(&'static str, bool)] = &[
+        ("ID", false),
+        ("NAME", false),
+        ("TYPE", false),
+        ("STATE", false),
+        ("NODES", false),
+        ("AGE", false),
+        ("TIME", false),
+        ("EXIT", false),
+        ("BACKEND", true),
+        ("ATTEMPT", true),
+        ("FULL ID", true),
+        ("COMMAND", true),
+    ];
+
+    fn cells(&self) -> Vec<String> {
+        let now = text::now_ms();
+        let dash = || "-".to_owned();
+        vec![
+            self.short.clone(),
+            cut(&self.name, 30),
+            type_name(self.job_type).to_owned(),
+            self.state.clone(),
+            self.nodes.to_string(),
+            text::span(now.saturating_sub(self.created_ms)),
+            self.time(now).unwrap_or_else(dash),
+            self.exit_code.map_or_else(dash, |code| code.to_string()),
+            self.backend.clone(),
+            self.attempt.to_string(),
+            self.id.clone(),
+            cut(&self.command, 60),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.clone()
+    }
+}
+
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let mut kept: String = text.chars().take(most - 1).collect();
+    kept.push('…');
+    kept
+}
+
+/// The newest jobs.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Newest first.
+    pub(crate) rows: Vec<JobRow>,
+    /// Jobs beyond the bound.
+    pub(crate) more: usize,
+}
+
+/// The newest `most` jobs and where they stand.
+pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
+    let failed = |error| ExpectedError::failed("list the jobs", error);
+    let listed = herd_jobdir::index::list(home, most).map_err(failed)?;
+    let total = if listed.len() < most { 0 } else { home.jobs().map_err(failed)?.len() };
+    let more = total.saturating_sub(listed.len());
+    let rows =
+        listed.into_iter().map(|job| JobRow::new(job.id, job.summary, job.brief)).collect();
+    Ok(Listing { rows, more })
+}
