@@ -43,7 +43,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         Ok::<_, Box<dyn Error>>((bytes, started.elapsed()))
     })?;
-    sender.join().map_err(|_| "the sending thread panicked")??;
+    sender
+        .join()
+        .map_err(|_payload| "the sending thread panicked")??;
     let seconds = elapsed.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for reading")]
     let rate = bytes as f64 / 1e6 / seconds;

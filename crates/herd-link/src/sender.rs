@@ -72,7 +72,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends what is queued and a close frame, so that the peer sees a clean end.
+    /// Sends what is queued and a close frame, so that the peer sees a clean end. Dropped half way it
+    /// looks like a cut; it waits as long as the peer does not read; the caller sets the bound.
     pub async fn close(mut self) -> Result<(), LinkError> {
         self.check()?;
         self.queue(&CLOSE)?;

@@ -357,9 +357,8 @@ async fn many_honest_peers_at_once_all_get_in() {
     while accepted.len() < 100 {
         accepted.push(soon(listener.accept()).await.unwrap());
     }
-    let mut clients = Vec::new();
-    while let Some(client) = soon(peers.join_next()).await {
-        clients.push(client.unwrap().unwrap());
+    for client in soon(peers.join_all()).await {
+        client.unwrap();
     }
     assert_eq!(listener.rejected(), 0);
 }
