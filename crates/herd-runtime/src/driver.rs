@@ -23,11 +23,15 @@ use crate::connections::{ConnectionId, Connections, Incoming};
 use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
+use crate::guard;
 use crate::merge::Merger;
 use crate::signals::Signals;
 
 /// After Release, executors may take this long before they are killed.
 const RELEASE_BOUND: Duration = Duration::from_secs(3);
+
+/// What ranks get between TERM and KILL when the guard has died, milliseconds.
+const ORPHAN_GRACE_MS: u64 = 1000;
 
 /// One attempt and what it needs.
 #[derive(Debug)]
@@ -113,7 +117,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
     let launches = attempt.nodes.iter().map(|node| Launch {
         node: node.name.clone(),
         argv: executor_argv(&attempt, address, &node.name),
-        log: attempt.dir.node_dir(&node.name).join("executor.log"),
+        log: attempt.dir.path().join("nodes").join(&node.name).join("executor.log"),
         pass_stdin: attempt.pass_stdin,
     });
     let executors = Executors::start(launches.collect())
@@ -182,7 +186,7 @@ impl Driver {
         loop {
             self.act();
             if let Some(end) = self.end.take() {
-                self.merger.finish();
+                self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
                 self.dir.write_end(&end, Durability::Machine)?;
                 return Ok(end);
@@ -198,11 +202,14 @@ impl Driver {
                 signal = signals.next() => {
                     let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
                     let by = format!("signal {signal}");
-                    self.coordinator.cancel(signal, None, code, &by, self.clock.now_ms());
+                    // Without a guard nobody ends what is left after us: two seconds remain (I5).
+                    let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
+                    let now = self.clock.now_ms();
+                    self.coordinator.cancel(signal, grace_ms, code, &by, now);
                 }
                 (node, how) = self.executors.next_exit() => {
                     self.coordinator.lost(node, &how, self.clock.now_ms());
-                    self.executors.end_orphans().await;
+                    self.executors.end_orphans();
                 }
                 _ = beat.tick() => {
                     for &id in self.node_connections.values() {

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use herd_launch::{Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree};
+use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// What orphans of a dead executor get between TERM and KILL (I5).
@@ -26,6 +27,8 @@ pub(crate) struct Executors {
     group: Group,
     /// Pid of each that lives, by node index, which is the group's index too.
     alive: BTreeMap<usize, u32>,
+    /// Ends of orphans that are under way; each has its own bound.
+    sweeps: JoinSet<()>,
 }
 
 impl Executors {
@@ -56,7 +59,7 @@ impl Executors {
                 }
             }
         }
-        Ok(Self { group: Group::from_children(children), alive })
+        Ok(Self { group: Group::from_children(children), alive, sweeps: JoinSet::new() })
     }
 
     /// The next executor that ends: its node and how. Cancel-safe; pends while none lives.
@@ -77,9 +80,17 @@ impl Executors {
     }
 
     /// Ends what dead executors left behind; this process adopted it as the nearest subreaper.
-    pub(crate) async fn end_orphans(&mut self) {
-        let living: Vec<u32> = self.alive.values().copied().collect();
-        tree::end_all_children(&living, ORPHAN_GRACE, ORPHAN_BOUND).await;
+    /// A thread of the runtime does it, so that the other nodes are stopped meanwhile.
+    pub(crate) fn end_orphans(&mut self) {
+        let living = self.living();
+        self.sweeps.spawn_blocking(move || {
+            tree::end_all_children(&living, ORPHAN_GRACE, ORPHAN_BOUND);
+        });
+    }
+
+    fn living(&self) -> Vec<Pid> {
+        let numbers = self.alive.values().filter_map(|&pid| i32::try_from(pid).ok());
+        numbers.filter_map(Pid::from_raw).collect()
     }
 
     /// Waits for all to end after Release, then ends them and what they left.
@@ -94,6 +105,7 @@ impl Executors {
             }
         }
         self.alive.clear();
-        self.end_orphans().await;
+        self.end_orphans();
+        while self.sweeps.join_next().await.is_some() {}
     }
 }

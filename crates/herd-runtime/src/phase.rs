@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
-use std::future::Future;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
-use herd_launch::follow::{Follower, Tailed};
+use herd_launch::follow::{FileId, Followed, Follower};
 use herd_launch::{
-    Child, ExitInfo, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, error_file, spawn, tree,
+    Child, ExitInfo, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
 };
 use herd_link::LogFrame;
 use herd_link::message::{Assign, Phase, SetupResult};
+
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::clock::Clock;
 use crate::command;
@@ -48,9 +48,9 @@ pub(crate) enum PhaseEvent {
 enum Stage {
     /// Processes run, or members of their groups do.
     Running,
-    /// What they left behind outside their groups is being ended. Held here so that waiting for
-    /// it goes on when the executor turns to something else in between.
-    Sweeping(Pin<Box<dyn Future<Output = ()>>>),
+    /// What they left behind outside their groups is being ended, on a thread of the runtime:
+    /// heartbeats and logs go on meanwhile.
+    Sweeping(JoinHandle<()>),
     /// Nobody writes any more; the rest of the files is read.
     Draining,
     Done,
@@ -66,7 +66,7 @@ pub(crate) struct PhaseRun {
     /// By the group's index of the process.
     processes: Vec<Process>,
     /// Log files that are still followed.
-    followed: Vec<u64>,
+    followed: Vec<FileId>,
     /// Stop was asked for: ends from here on are ours.
     stopped: bool,
     setup: Option<SetupResult>,
@@ -82,8 +82,8 @@ struct Process {
 }
 
 /// Identifies a followed file: rank and stream.
-fn file_id(rank: u32, stream: u8) -> u64 {
-    u64::from(rank) << 8 | u64::from(stream)
+fn file_id(rank: u32, stream: u8) -> FileId {
+    FileId(u64::from(rank) << 8 | u64::from(stream))
 }
 
 impl PhaseRun {
@@ -110,7 +110,7 @@ impl PhaseRun {
         run.group = Group::from_children(children);
         if !started {
             // The others of this node must not wait for a peer that never comes (D1).
-            run.stop(Signal::KILL.as_raw(), Duration::ZERO);
+            run.stop(9, Duration::ZERO);
         }
         run
     }
@@ -128,9 +128,7 @@ impl PhaseRun {
                     exit = self.group.next_exit() => match exit {
                         Some((index, exit)) => self.ended(index, &exit),
                         None => {
-                            self.stage = Stage::Sweeping(Box::pin(async {
-                                tree::end_all_children(&[], LEFTOVER_GRACE, LEFTOVER_BOUND).await;
-                            }));
+                            self.stage = Stage::Sweeping(spawn_blocking(end_leftovers));
                         }
                     },
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
@@ -138,7 +136,7 @@ impl PhaseRun {
                     }
                 },
                 Stage::Sweeping(sweep) => tokio::select! {
-                    () = sweep => {
+                    _ = sweep => {
                         for &id in &self.followed {
                             self.follower.finish(id);
                         }
@@ -171,21 +169,23 @@ impl PhaseRun {
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
         while self.group.next_exit().await.is_some() {}
-        tree::end_all_children(&[], LEFTOVER_GRACE, LEFTOVER_BOUND).await;
+        end_leftovers();
     }
 
-    fn tailed(&mut self, tailed: Tailed) {
-        match tailed {
-            Tailed::Chunk { id, offset, bytes } => {
+    fn tailed(&mut self, followed: Followed) {
+        match followed {
+            Followed::Chunk { id, offset, bytes } => {
                 self.pending.push_back(PhaseEvent::Log(LogFrame {
-                    rank: u32::try_from(id >> 8).unwrap_or(SETUP_RANK),
-                    stream: u8::try_from(id & 0xff).unwrap_or(0),
+                    rank: u32::try_from(id.0 >> 8).unwrap_or(SETUP_RANK),
+                    stream: u8::try_from(id.0 & 0xff).unwrap_or(0),
                     task: None,
                     offset,
                     bytes,
                 }));
             }
-            Tailed::Finished { id, .. } => self.followed.retain(|&followed| followed != id),
+            Followed::Finished { id, .. } | Followed::Failed { id, .. } => {
+                self.followed.retain(|&followed| followed != id);
+            }
         }
     }
 
@@ -315,12 +315,18 @@ impl PhaseRun {
             ended_ms: exit.at_ms(),
             stopped: exit.stopped,
             start_error: None,
-            error: if failed { error_file::read(&process.error_file) } else { None },
+            error: if failed { herd_launch::error_file::read_error_file(&process.error_file).ok().flatten() } else { None },
             last_lines: if failed { last_lines(&process.stderr) } else { Vec::new() },
             cpu_ms: exit.cpu_ms,
             peak_kib: exit.peak_kib,
         })));
     }
+}
+
+/// Ends what ranks left behind outside their process groups. All ranks have been reaped, so every
+/// child of this process is such an orphan.
+fn end_leftovers() {
+    tree::end_all_children(&[], LEFTOVER_GRACE, LEFTOVER_BOUND);
 }
 
 /// The complete environment of a process: what it inherits, then what the job says.

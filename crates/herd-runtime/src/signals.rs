@@ -16,7 +16,7 @@ pub struct Signals {
 impl Signals {
     /// Begins to watch. From here on these signals no longer end the process by themselves.
     pub fn watch() -> io::Result<Self> {
-        let hangup_ignored = herd_launch::sys::is_ignored(nix::sys::signal::Signal::SIGHUP);
+        let hangup_ignored = hangup_is_ignored();
         Ok(Self {
             hangup: if hangup_ignored { None } else { Some(signal(SignalKind::hangup())?) },
             interrupt: signal(SignalKind::interrupt())?,
@@ -40,4 +40,12 @@ impl Signals {
             _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
         }
     }
+}
+
+/// Whether SIGHUP was ignored when this process began (nohup), by the kernel's own account.
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 == 1
 }

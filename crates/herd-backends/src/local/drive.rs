@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
@@ -21,8 +22,8 @@ use herd_runtime::signals::Signals;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::leases::{Leases, Need};
-use super::machine;
+use super::leases::{DIRECTORY_VARIABLE, Lease, LeaseError, Leases, Need, Stock, Ticket};
+use super::machine::Machine;
 
 /// How long executors of this machine may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,7 +67,7 @@ pub enum DriveError {
     Records(#[from] JobDirError),
     /// The lease directory failed.
     #[error("could not lease this machine's CPUs or GPUs")]
-    Leases(#[from] super::leases::LeaseError),
+    Leases(#[from] LeaseError),
     /// An attempt could not be driven.
     #[error("could not drive attempt {attempt}")]
     Driver {
@@ -158,12 +159,12 @@ async fn attempts(
     loop {
         let dir = job.attempt(plan.attempt);
         dir.create()?;
-        let (nodes, _leases) = match lease(&plan, &dir, signals, &clock).await? {
+        let (nodes, _lease) = match lease(&plan, &dir, signals, &clock).await? {
             Waited::Ready(leased) => leased,
             Waited::Cancelled(signal) => return Ok(cancelled(signal, plan.attempt - 1)),
         };
         for node in &nodes {
-            dir.create_node(&node.name)?;
+            dir.setup_log(&node.name)?;
         }
         for rank in 0..plan.world_size() {
             dir.create_rank(rank)?;
@@ -177,7 +178,7 @@ async fn attempts(
             gang_timeout: GANG_TIMEOUT,
             nodes,
             executor: options.executor.clone(),
-            key_file: job.key_path(),
+            key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
             plan: plan.clone(),
         };
@@ -256,7 +257,7 @@ async fn lease(
     dir: &AttemptDir,
     signals: &mut Signals,
     clock: &Clock,
-) -> Result<Waited<(Vec<NodePlan>, Option<Leases>)>, DriveError> {
+) -> Result<Waited<(Vec<NodePlan>, Option<Lease>)>, DriveError> {
     let names = (0..plan.nodes).map(|index| format!("node{index}"));
     let need = Need {
         gpus: plan.resources.gpus.unwrap_or(0) * plan.nodes,
@@ -268,10 +269,23 @@ async fn lease(
         let nodes = names.map(|name| NodePlan { name, gpus: gpus.clone(), cpus: None }).collect();
         return Ok(Waited::Ready((nodes, None)));
     }
-    let mut leases = Leases::queue(&plan.job, plan.priority, need, &machine::this())?;
+    let machine = Machine::of_this_process();
+    let directory = std::env::var_os(DIRECTORY_VARIABLE).map(PathBuf::from);
+    let ticket = Ticket {
+        job: plan.job,
+        user: std::env::var("USER").unwrap_or_default(),
+        priority: plan.priority,
+        created_ms: plan.job.created_ms().unwrap_or(0),
+        need,
+    };
+    let stock = Stock { gpus: machine.gpus, cpus: machine.cpus };
+    let mut waiting = Leases::open(directory.as_deref())?.enqueue(ticket, stock)?;
     let mut noted = String::new();
-    while !leases.try_acquire()? {
-        let why = leases.why();
+    let lease = loop {
+        if let Some(lease) = waiting.try_acquire()? {
+            break lease;
+        }
+        let why = waiting.why()?;
         if why != noted {
             note_queued(dir, clock, &why)?;
             noted = why;
@@ -279,16 +293,17 @@ async fn lease(
         if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
             return Ok(Waited::Cancelled(signal));
         }
-    }
+    };
     let nodes = names
         .enumerate()
         .map(|(index, name)| NodePlan {
             name,
-            gpus: plan.resources.gpus.map(|n| share(leases.gpus(), index, n)),
-            cpus: plan.resources.cpus.map(|n| share(leases.cpus(), index, n)),
+            gpus: plan.resources.gpus.map(|n| share(&lease.gpus, index, n)),
+            // Leases count CPUs; the kernel's scheduler places.
+            cpus: None,
         })
         .collect();
-    Ok(Waited::Ready((nodes, Some(leases))))
+    Ok(Waited::Ready((nodes, Some(lease))))
 }
 
 /// The part of node `index` when each gets `each`.
