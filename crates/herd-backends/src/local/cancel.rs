@@ -10,10 +10,12 @@ use herd_link::{Channel, Frame, Key, LinkError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use thiserror::Error;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// Bound on reaching the driver and on its answer, each.
 const BOUND: Duration = Duration::from_secs(5);
+/// How often a starting driver is looked for.
+const POLL: Duration = Duration::from_millis(10);
 
 /// Why a job could not be cancelled.
 #[derive(Debug, Error)]
@@ -51,7 +53,13 @@ pub async fn cancel(job: &JobDir, signal: i32, grace: Option<Span>, by: &str) ->
     }
     let no_driver = || CancelError::NoDriver { job: job.id().short() };
     let attempt = job.latest_attempt()?.ok_or_else(no_driver)?;
-    let driver = attempt.read_driver()?;
+    // A driver that was started a moment ago has not introduced itself yet.
+    let deadline = Instant::now() + BOUND;
+    let mut driver = attempt.read_driver()?;
+    while driver.is_none() && Instant::now() < deadline {
+        sleep(POLL).await;
+        driver = attempt.read_driver()?;
+    }
     if let (Some(driver), Some(key)) = (&driver, job.read_key()?) {
         if let (Ok(address), Ok(key)) = (driver.address.parse(), Key::from_hex(&key)) {
             let channel = Channel { job: job.id().to_string(), attempt: attempt.number() };

@@ -13,7 +13,7 @@ use herd_core::retry;
 use herd_core::spec::AfterWhen;
 use herd_core::state::{AttemptState, JobState};
 use herd_core::exit;
-use herd_jobdir::{AttemptDir, Durability, Home, JobDir, JobDirError};
+use herd_jobdir::{AttemptDir, DriverInfo, Durability, Home, JobDir, JobDirError};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_link::Key;
 use herd_runtime::clock::Clock;
@@ -95,6 +95,8 @@ pub async fn drive(home: &Home, job: &JobDir, options: &DriveOptions) -> Result<
         DriveError::Owned { job: job.id().short(), source }
     })?;
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
+    // Before there is a port, a signal to this process is how the job is cancelled.
+    first.write_driver(&DriverInfo::of_this_process(String::new()))?;
     let outcome = attempts(home, job, &first, options, &mut signals).await;
     job.delete_secrets()?;
     let clock = Clock::start();

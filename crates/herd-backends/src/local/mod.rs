@@ -11,7 +11,7 @@ pub mod submit;
 
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
-pub use submit::{SubmitError, Submitted, submit};
+pub use submit::{SubmitError, Submitted, refusals, submit};
 
 /// The backend's name in job files and records.
 pub const NAME: &str = "local";

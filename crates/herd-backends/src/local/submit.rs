@@ -1,10 +1,9 @@
 //! Writes a job down so that a driver can run it: all that is refused is refused here (I13).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use herd_core::JobId;
-use herd_core::plan::{BackendFacts, Plan, Submission, Unsupported, plan};
+use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{Command, JobSpec, JobType};
 use herd_jobdir::{Durability, Home, JobDir, JobDirError, Summary};
 use herd_link::Key;
@@ -24,43 +23,12 @@ pub struct Submitted {
 /// Why a job was not taken.
 #[derive(Debug, Error)]
 pub enum SubmitError {
-    /// This backend cannot honour what the job asks for.
-    #[error("the local backend cannot run this job")]
-    Unsupported(Vec<Unsupported>),
-    /// The directory the job should run in is not there.
-    #[error("workdir {path} is not a directory")]
-    Workdir {
-        /// The directory.
-        path: String,
-    },
     /// The key could not be made.
     #[error("could not make the job's key")]
     Key(#[source] herd_link::LinkError),
     /// The job directory could not be written.
     #[error("could not write the job down")]
     Records(#[from] JobDirError),
-}
-
-/// Resolves `spec` for this machine without writing anything: what `herd render` shows.
-pub fn resolve(
-    spec: &JobSpec,
-    facts: &BackendFacts,
-    submission: Submission,
-) -> Result<Plan, SubmitError> {
-    let mut refused = not_yet(spec);
-    match plan(spec, facts, submission) {
-        Ok(plan) if refused.is_empty() => {
-            if !Path::new(&plan.workdir).is_dir() {
-                return Err(SubmitError::Workdir { path: plan.workdir });
-            }
-            Ok(plan)
-        }
-        Ok(_) => Err(SubmitError::Unsupported(refused)),
-        Err(more) => {
-            refused.extend(more);
-            Err(SubmitError::Unsupported(refused))
-        }
-    }
 }
 
 /// Writes the job down. Nothing runs yet.
@@ -92,8 +60,8 @@ pub fn submit(
     Ok(Submitted { id, dir, plan })
 }
 
-/// What this release does not run yet; said, never ignored.
-fn not_yet(spec: &JobSpec) -> Vec<Unsupported> {
+/// What this release does not run on this machine; said, never ignored (I13).
+pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
     let mut refused = Vec::new();
     let mut refuse = |key: &str, reason: &str, hint: &str| {
         refused.push(Unsupported {

@@ -133,6 +133,11 @@ pub(crate) fn read_in(
 impl JobInput {
     /// The plan of the first attempt; `after` with its jobs as full ids.
     pub(crate) fn plan(&self, job: JobId, after: Vec<After>) -> Result<Plan, ExpectedError> {
+        let not_here = herd_backends::local::refusals(&self.spec);
+        if !not_here.is_empty() {
+            let faults = not_here.into_iter().map(refusal).collect();
+            return Err(ExpectedError::Faults { file: None, faults });
+        }
         let submission = Submission { after, ..self.submission(job) };
         plan::plan(&self.spec, &backend_local::facts(), submission).map_err(|refused| {
             let faults = refused.into_iter().map(refusal).collect();
@@ -157,10 +162,10 @@ impl JobInput {
 
     fn refusals(&self) -> Vec<Fault> {
         let submission = self.submission(JobId::generate());
-        match plan::plan(&self.spec, &backend_local::facts(), submission) {
-            Ok(_) => Vec::new(),
-            Err(refused) => refused.into_iter().map(refusal).collect(),
-        }
+        let planned = plan::plan(&self.spec, &backend_local::facts(), submission);
+        let mut refused = herd_backends::local::refusals(&self.spec);
+        refused.extend(planned.err().unwrap_or_default());
+        refused.into_iter().map(refusal).collect()
     }
 }
 
