@@ -1,1 +1,3 @@
-//! Placeholder until the first code.
+//! Places where jobs run. Each backend takes a plan, starts its driver, and finds it again.
+
+pub mod local;

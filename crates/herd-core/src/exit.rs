@@ -1,5 +1,7 @@
 //! The exit codes that herd's commands end with (I8), and how a process's end becomes one.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// All went well.
@@ -25,6 +27,15 @@ pub enum ProcessEnd {
     Exited(u8),
     /// This signal ended it.
     Signaled(u8),
+}
+
+impl fmt::Display for ProcessEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exited with code {code}"),
+            Self::Signaled(signal) => write!(f, "was ended by signal {signal}"),
+        }
+    }
 }
 
 impl ProcessEnd {

@@ -12,6 +12,8 @@ pub mod id;
 pub mod jobfile;
 pub mod plan;
 pub mod result;
+pub mod retry;
+pub mod rootcause;
 pub mod signal;
 pub mod spec;
 pub mod state;

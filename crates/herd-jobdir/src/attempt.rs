@@ -183,3 +183,82 @@ impl AttemptDir {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use herd_core::state::AttemptState;
+
+    fn attempt(dir: &tempfile::TempDir) -> AttemptDir {
+        let attempt = AttemptDir::new(dir.path().join("attempts/1"), 1);
+        attempt.create().unwrap();
+        attempt
+    }
+
+    #[test]
+    fn i2_the_second_owner_is_told_of_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = attempt(&dir);
+        attempt.claim_owner("slurm 42").unwrap();
+        match attempt.claim_owner("slurm 43") {
+            Err(JobDirError::AlreadyOwned(owner)) => assert_eq!(owner, "slurm 42"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(attempt.process().unwrap().unwrap().pid, std::process::id());
+        assert_eq!(attempt.read_driver().unwrap(), None);
+    }
+
+    #[test]
+    fn i1_of_many_writers_of_the_end_one_wins() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = attempt(&dir);
+        let won = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8u8)
+                .map(|exit_code| {
+                    let attempt = &attempt;
+                    scope.spawn(move || {
+                        let end = AttemptEnd {
+                            state: AttemptState::Failed,
+                            failure: None,
+                            exit_code,
+                            ended_ms: 1,
+                            ranks: Vec::new(),
+                        };
+                        attempt
+                            .write_end(&end, Durability::Process)
+                            .is_ok()
+                            .then_some(exit_code)
+                    })
+                })
+                .collect();
+            writers
+                .into_iter()
+                .filter_map(|writer| writer.join().unwrap())
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(won.len(), 1);
+        assert_eq!(attempt.read_end().unwrap().unwrap().exit_code, won[0]);
+    }
+
+    #[test]
+    fn node_names_from_outside_stay_beneath_the_attempt() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = attempt(&dir);
+        for name in ["", ".", "..", "../x", "a/b", ".hidden", "a\0b"] {
+            assert!(
+                matches!(attempt.setup_log(name), Err(JobDirError::BadName(_))),
+                "{name:?}"
+            );
+        }
+        let log = attempt.setup_log("node-1.cluster").unwrap();
+        assert!(log.parent().unwrap().is_dir());
+        assert!(
+            attempt
+                .create_rank(3)
+                .unwrap()
+                .stdout
+                .ends_with("ranks/3/stdout.log")
+        );
+        assert!(attempt.rank_dir(3).is_dir());
+    }
+}

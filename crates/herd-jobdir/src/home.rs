@@ -134,3 +134,86 @@ fn locate(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, JobDir
         .map(|home| home.join(".local/state/herd"))
         .ok_or(JobDirError::NoHome)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Summary;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_environment_decides_and_relative_state_directories_are_ignored() {
+        let with = |pairs: &'static [(&str, &str)]| {
+            locate(&|name| {
+                pairs
+                    .iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| OsString::from(value))
+            })
+        };
+        assert_eq!(
+            with(&[("HERD_HOME", "/h"), ("XDG_STATE_HOME", "/state")]).unwrap(),
+            Path::new("/h")
+        );
+        assert_eq!(
+            with(&[
+                ("HERD_HOME", ""),
+                ("XDG_STATE_HOME", "/state"),
+                ("HOME", "/u")
+            ])
+            .unwrap(),
+            Path::new("/state/herd")
+        );
+        assert_eq!(
+            with(&[("XDG_STATE_HOME", "state"), ("HOME", "/u")]).unwrap(),
+            Path::new("/u/.local/state/herd")
+        );
+        assert!(matches!(with(&[]), Err(JobDirError::NoHome)));
+    }
+
+    #[test]
+    fn a_home_that_everybody_may_write_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path().join("a/b")).unwrap();
+        assert_eq!(fs::metadata(home.path()).unwrap().mode() & 0o777, 0o700);
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(
+            Home::at(home.path()),
+            Err(JobDirError::HomeRefused { .. })
+        ));
+    }
+
+    #[test]
+    fn jobs_are_listed_newest_first_and_found_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path()).unwrap();
+        assert!(home.jobs().unwrap().is_empty());
+        let ids: Vec<JobId> = (0..3).map(|_| JobId::generate()).collect();
+        for (id, name) in ids.iter().zip(["train", "digits", "train"]) {
+            let summary = Summary {
+                name: name.to_owned(),
+                job_type: herd_core::spec::JobType::Command,
+                nodes: 1,
+                created_ms: 1,
+                backend: String::from("local"),
+                command: String::from("true"),
+            };
+            home.create(*id).unwrap().write_summary(&summary).unwrap();
+        }
+        assert_eq!(home.jobs().unwrap(), [ids[2], ids[1], ids[0]]);
+        assert_eq!(home.select("train").unwrap(), ids[2]);
+        assert_eq!(home.select("last").unwrap(), ids[2]);
+        assert_eq!(home.select(&ids[0].short()).unwrap(), ids[0]);
+        assert_eq!(home.select(&ids[1].to_string()).unwrap(), ids[1]);
+        let absent = JobId::generate();
+        assert!(matches!(
+            home.select(&absent.to_string()),
+            Err(SelectError::NotFound { .. })
+        ));
+        assert!(matches!(home.open(absent), Err(JobDirError::NoSuchJob(_))));
+        assert!(matches!(
+            home.create(ids[0]),
+            Err(JobDirError::AlreadyWritten(_))
+        ));
+    }
+}

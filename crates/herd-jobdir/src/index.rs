@@ -161,3 +161,115 @@ fn rewrite(path: &Path, entries: &[Entry]) {
         Durability::Process,
     ));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use herd_core::result::JobResult;
+    use herd_core::spec::JobType;
+    use herd_core::state::JobState;
+
+    fn home(dir: &tempfile::TempDir) -> Home {
+        Home::at(dir.path().join("home")).unwrap()
+    }
+
+    fn summary(name: &str) -> Summary {
+        Summary {
+            name: name.to_owned(),
+            job_type: JobType::Pytorch,
+            nodes: 2,
+            created_ms: 7,
+            backend: String::from("local"),
+            command: String::from("python train.py"),
+        }
+    }
+
+    fn add(home: &Home, name: &str) -> JobDir {
+        let job = home.create(JobId::generate()).unwrap();
+        job.write_summary(&summary(name)).unwrap();
+        job
+    }
+
+    fn succeed(job: &JobDir) {
+        let result = JobResult {
+            state: JobState::Succeeded,
+            rejection: None,
+            failure: None,
+            exit_code: 0,
+            attempts: 1,
+            ended_ms: 5,
+            tasks: None,
+        };
+        job.write_result(&result, Durability::Process).unwrap();
+    }
+
+    #[test]
+    fn a_missing_or_spoilt_index_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(&dir);
+        let (a, b) = (add(&home, "a"), add(&home, "b"));
+        let want = entries(&home).unwrap();
+        assert_eq!(
+            want.iter().map(|e| e.id).collect::<Vec<_>>(),
+            [b.id(), a.id()]
+        );
+        let path = index_path(home.path());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(entries(&home).unwrap(), want);
+        assert!(path.exists());
+        std::fs::write(&path, b"\0garbage\n{\"id\":1}\n{\"id\":\"0").unwrap();
+        assert_eq!(entries(&home).unwrap(), want);
+        std::fs::remove_dir_all(a.path()).unwrap();
+        assert_eq!(entries(&home).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_final_state_is_noted_and_not_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(&dir);
+        let (done, open) = (add(&home, "done"), add(&home, "open"));
+        succeed(&done);
+        let listed = list(&home, 10).unwrap();
+        assert_eq!(listed[0].brief.state, "ACCEPTED");
+        assert_eq!(listed[1].brief.state, "SUCCEEDED");
+        // The note alone answers now.
+        std::fs::remove_file(done.path().join("result.json")).unwrap();
+        assert_eq!(list(&home, 10).unwrap()[1].brief.state, "SUCCEEDED");
+        // A later summary does not take it back.
+        done.write_summary(&summary("done")).unwrap();
+        assert_eq!(list(&home, 10).unwrap()[1].brief.state, "SUCCEEDED");
+        assert_eq!(list(&home, 1).unwrap()[0].id, open.id());
+        let json = serde_json::to_value(&listed[1]).unwrap();
+        assert_eq!(
+            (&json["type"], &json["state"]),
+            (&"pytorch".into(), &"SUCCEEDED".into())
+        );
+    }
+
+    #[test]
+    fn an_index_that_outgrew_its_jobs_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(&dir);
+        let job = add(&home, "a");
+        for _ in 0..100 {
+            note_summary(&job, &summary("a"));
+        }
+        entries(&home).unwrap();
+        let text = std::fs::read_to_string(index_path(home.path())).unwrap();
+        assert_eq!(text.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_thousand_jobs_are_listed_within_the_deadline() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(&dir);
+        for _ in 0..1000 {
+            succeed(&add(&home, "many"));
+        }
+        list(&home, 1000).unwrap();
+        let began = std::time::Instant::now();
+        assert_eq!(list(&home, 1000).unwrap().len(), 1000);
+        let took = began.elapsed();
+        assert!(took.as_millis() < 500, "{took:?}");
+    }
+}

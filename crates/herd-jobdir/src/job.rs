@@ -200,3 +200,99 @@ impl JobDir {
         read_tasks(&self.path.join("tasks.jsonl"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::Home;
+    use herd_core::state::JobState;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn job(dir: &tempfile::TempDir) -> JobDir {
+        Home::at(dir.path())
+            .unwrap()
+            .create(JobId::generate())
+            .unwrap()
+    }
+
+    fn result(exit_code: u8) -> JobResult {
+        JobResult {
+            state: JobState::Succeeded,
+            rejection: None,
+            failure: None,
+            exit_code,
+            attempts: 1,
+            ended_ms: 5,
+            tasks: None,
+        }
+    }
+
+    #[test]
+    fn i1_a_result_is_written_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job(&dir);
+        assert_eq!(job.read_result().unwrap(), None);
+        job.write_result(&result(0), Durability::Machine).unwrap();
+        let second = job.write_result(&result(1), Durability::Process);
+        assert!(matches!(second, Err(JobDirError::AlreadyWritten(_))));
+        assert_eq!(job.read_result().unwrap(), Some(result(0)));
+        // No temporary file stays behind.
+        assert_eq!(fs::read_dir(job.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn i12_keys_and_secrets_are_private_and_secrets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job(&dir);
+        job.write_key("ab12").unwrap();
+        assert_eq!(job.read_key().unwrap().as_deref(), Some("ab12"));
+        let secrets = BTreeMap::from([(String::from("T"), String::from("v"))]);
+        job.write_secrets(&secrets).unwrap();
+        assert_eq!(job.read_secrets().unwrap(), secrets);
+        for name in ["key", "secrets.json"] {
+            let mode = fs::metadata(job.path().join(name))
+                .unwrap()
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        job.delete_secrets().unwrap();
+        job.delete_secrets().unwrap();
+        assert!(job.read_secrets().unwrap().is_empty());
+    }
+
+    #[test]
+    fn requests_are_read_from_where_the_reader_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job(&dir);
+        assert_eq!(job.read_control(0).unwrap(), (vec![], 0));
+        job.append_control(&serde_json::json!({"request": "cancel"}))
+            .unwrap();
+        let (first, offset) = job.read_control(0).unwrap();
+        assert_eq!(first.len(), 1);
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(job.path().join("control.jsonl"))
+            .unwrap();
+        file.write_all(b"{\"request\":").unwrap();
+        assert_eq!(job.read_control(offset).unwrap(), (vec![], offset));
+        file.write_all(b"\"hold\"}\n").unwrap();
+        assert_eq!(
+            job.read_control(offset).unwrap().0,
+            [serde_json::json!({"request": "hold"})]
+        );
+    }
+
+    #[test]
+    fn attempts_are_numbers_and_the_highest_is_the_latest() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job(&dir);
+        assert!(job.latest_attempt().unwrap().is_none());
+        for number in [2, 10, 9] {
+            job.attempt(number).create().unwrap();
+        }
+        fs::create_dir(job.path().join("attempts/backup")).unwrap();
+        assert_eq!(job.latest_attempt().unwrap().unwrap().number(), 10);
+        assert!(job.task_log(12_345).ends_with("tasks/12/12345.log"));
+    }
+}

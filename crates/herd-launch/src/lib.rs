@@ -1,1 +1,18 @@
-//! Placeholder until the first code.
+//! One node's processes: starting them, following what they write, and ending them with all they
+//! leave behind. A library: it installs no signal handler, becomes no subreaper, and waits for no
+//! process that it did not start. What only a program may do is in [`sys`] and [`tree`] and says so.
+
+pub mod child;
+pub mod error_file;
+pub mod follow;
+pub mod group;
+pub mod lines;
+pub mod spawn;
+pub mod sys;
+pub mod tree;
+
+pub use rustix::process::{Pid, Signal};
+
+pub use child::{Child, ExitInfo};
+pub use group::{Group, SpawnAllError};
+pub use spawn::{Output, ProcessSpec, SpawnError, Stdin, spawn};

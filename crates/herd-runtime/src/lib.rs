@@ -1,1 +1,3 @@
 //! Placeholder until the first code.
+
+pub mod guard;

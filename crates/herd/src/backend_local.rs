@@ -3,37 +3,23 @@
 //! It translates between the command line's types and the backend's; it decides nothing.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Stdio;
 
+use herd_backends::local::{self, DriveOptions};
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
-use herd_core::spec::After;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
+use herd_runtime::guard;
 
-use crate::cli::job::PrefixStyle;
 use crate::error::ExpectedError;
 use crate::job_input::JobInput;
-
-/// How a foreground run shows the job's output.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
-    /// How lines are marked; the default for the number of ranks where absent.
-    pub(crate) prefix: Option<PrefixStyle>,
-    /// Whether control sequences pass.
-    pub(crate) raw: bool,
-    /// Whether marks are coloured.
-    pub(crate) color: bool,
-}
-
-/// A foreground run that ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// The job.
-    pub(crate) id: JobId,
-    /// How it ended.
-    pub(crate) result: JobResult,
-}
+use crate::jobs;
 
 /// Where `herd exec` enters a job.
 #[derive(Clone, Copy, Debug)]
@@ -54,33 +40,97 @@ pub(crate) fn facts() -> BackendFacts {
     }
 }
 
-/// Writes the job down and starts a driver that outlives this process.
-pub(crate) fn submit(
-    home: &Home,
-    input: JobInput,
-    after: Vec<After>,
-) -> Result<JobId, ExpectedError> {
-    drop((home.path(), input.plan(JobId::generate(), after)?, input.secrets.into_values()));
-    Err(missing("hand the job over"))
+/// Writes the job down; nothing runs yet.
+pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
+    let after = jobs::resolve_after(home, &input.spec.after)?;
+    let plan = input.plan(JobId::generate(), after)?;
+    let value = serde_json::to_value(&input.spec)
+        .map_err(|error| ExpectedError::failed("write the job file", error))?;
+    let yaml = crate::printer::yaml::render(&value);
+    let submitted = local::submit(home, yaml.as_bytes(), plan, &input.secrets.into_values())
+        .map_err(|error| ExpectedError::failed("take the job", error))?;
+    Ok(submitted.id)
 }
 
-/// Runs the job as a child of this process and streams its output.
-pub(crate) fn run_foreground(
+/// Writes the job down and starts a driver that outlives this process.
+pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
+    let id = prepare(home, input)?;
+    let failed = |what: &str, error: std::io::Error| ExpectedError::failed(what, error);
+    let log = home.jobs_dir().join(id.to_string()).join("driver.log");
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(log)
+        .map_err(|error| failed("open the driver's log", error))?;
+    let program =
+        std::env::current_exe().map_err(|error| failed("find herd's own program", error))?;
+    // Not waited for: it leaves this session and has its own guard.
+    std::process::Command::new(program)
+        .arg("driver")
+        .arg(home.path())
+        .arg(id.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| failed("start the job's driver", error))?;
+    Ok(id)
+}
+
+/// Drives a job that was written down, in this process, and shows its output meanwhile. Called
+/// under a guard.
+pub(crate) fn drive_foreground(
     home: &Home,
-    input: JobInput,
-    after: Vec<After>,
-    shown: Shown,
-) -> Result<Ended, ExpectedError> {
-    let Shown { prefix, raw, color } = shown;
-    let plan = input.plan(JobId::generate(), after)?;
-    drop((home.path(), plan, input.secrets.into_values(), prefix, raw, color));
-    Err(missing("run the job"))
+    id: JobId,
+    console: impl FnOnce() + Send + 'static,
+) -> Result<JobResult, ExpectedError> {
+    let console = std::thread::Builder::new()
+        .name("console".to_owned())
+        .spawn(console)
+        .map_err(|error| ExpectedError::failed("start showing the job's output", error))?;
+    let result = drive(home, id, true);
+    // It ends by itself when the job has its result; without one there is nothing to wait for.
+    if result.is_ok() {
+        drop(console.join());
+    }
+    result
+}
+
+fn drive(home: &Home, id: JobId, pass_stdin: bool) -> Result<JobResult, ExpectedError> {
+    let dir = home
+        .open(id)
+        .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
+    let options = DriveOptions {
+        executor: executor_program()?,
+        pass_stdin,
+    };
+    runtime()?
+        .block_on(local::drive(home, &dir, &options))
+        .map_err(|error| ExpectedError::failed("run the job", error))
+}
+
+/// The small binary where it stands beside this one, else this one.
+fn executor_program() -> Result<Vec<OsString>, ExpectedError> {
+    let own = std::env::current_exe()
+        .map_err(|error| ExpectedError::failed("find herd's own program", error))?;
+    let node = own.with_file_name("herd-node");
+    let program = if node.is_file() { node } else { own };
+    Ok(vec![program.into_os_string(), "executor".into()])
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, ExpectedError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ExpectedError::failed("start the event loop", error))
 }
 
 /// Asks the job's driver to end it; returns once the request was taken.
 pub(crate) fn cancel(job: &JobDir, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
-    let _: (&JobDir, u8, Option<Span>) = (job, signal, grace);
-    Err(missing("cancel the job"))
+    runtime()?
+        .block_on(local::cancel(job, i32::from(signal), grace, "herd cancel"))
+        .map_err(|error| ExpectedError::failed("cancel the job", error))
 }
 
 /// Runs a command inside the job with this process's streams; its exit code.
@@ -92,14 +142,31 @@ pub(crate) fn exec(job: &JobDir, place: Place, command: &[String]) -> Result<u8,
 
 /// `herd executor`.
 pub(crate) fn executor(args: &[OsString]) -> Result<u8, ExpectedError> {
-    let _: &[OsString] = args;
-    Err(missing("run an executor"))
+    herd_runtime::entry::executor(args.iter().cloned())
+        .map(|()| 0)
+        .map_err(|error| ExpectedError::failed("run an executor", error))
 }
 
-/// `herd driver`.
+/// `herd driver HOME JOB`: the detached driver of `herd submit`.
 pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
-    let _: &[OsString] = args;
-    Err(missing("run a driver"))
+    let [home, job] = args else {
+        return Err(ExpectedError::failed(
+            "run a driver",
+            "expected a home and a job id",
+        ));
+    };
+    let home = jobs::open_home(Some(Path::new(home)))?;
+    let id = jobs::open(&home, &job.to_string_lossy())?.dir.id();
+    // Out of the submitter's terminal, whose end must not reach this process. It fails only for
+    // the leader of a group, which has left it already.
+    let _session = rustix::process::setsid();
+    Ok(guard::run(|| match drive(&home, id, false) {
+        Ok(result) => result.exit_code,
+        Err(error) => {
+            drop(std::io::stderr().write_all(error.render(false).as_bytes()));
+            error.exit_code()
+        }
+    }))
 }
 
 /// `herd rsh`.

@@ -43,11 +43,18 @@ pub(crate) fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, 
     let mut faults = Vec::new();
     for wanted in after {
         match home.select(&wanted.job) {
-            Ok(id) => resolved.push(After { job: id.to_string(), when: wanted.when }),
+            Ok(id) => resolved.push(After {
+                job: id.to_string(),
+                when: wanted.when,
+            }),
             Err(error) => faults.push(Fault::new(format!("after: {error}"))),
         }
     }
-    if faults.is_empty() { Ok(resolved) } else { Err(ExpectedError::Faults { file: None, faults }) }
+    if faults.is_empty() {
+        Ok(resolved)
+    } else {
+        Err(ExpectedError::Faults { file: None, faults })
+    }
 }
 
 /// One job and where it stands.

@@ -11,6 +11,9 @@ mod reader;
 mod record;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use filter::Filter;
 pub use follow::{Follow, Followed};
 pub use reader::{Entry, RunLogReader};

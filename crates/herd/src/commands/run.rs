@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use herd_core::result::JobResult;
+use herd_runtime::guard;
 
 use super::Outcome;
-use crate::backend_local::{self, Shown};
+use super::logs::console;
+use super::logs::shape::Shaper;
+use crate::backend_local;
 use crate::cli::job::RunArgs;
 use crate::job_input::{self, JobInput};
 use crate::jobs::{self, Job};
@@ -17,15 +20,26 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
     let input = job_input::read(&args.job)?;
     say(&input, printer);
     let home = jobs::open_home(home)?;
-    let after = jobs::resolve_after(&home, &input.spec.after)?;
-    let shown = Shown {
-        prefix: args.prefix,
-        raw: args.raw,
-        color: printer.out_color(),
-    };
-    let ended = backend_local::run_foreground(&home, input, after, shown)?;
-    let job = jobs::open(&home, &ended.id.to_string())?;
-    Ok(report(&job, &ended.result, printer))
+    let id = backend_local::prepare(&home, input)?;
+    let log = home.jobs_dir().join(id.to_string());
+    let shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
+    // What is still buffered would be written by both sides of the guard.
+    printer.flush();
+    // From here on there are two processes, and both come back with the code: the child, which
+    // has run the job and reported, and the guard, which has nothing to say.
+    Ok(guard::run(|| {
+        let shown = move || console::show(&log, shaper);
+        match backend_local::drive_foreground(&home, id, shown) {
+            Ok(result) => match jobs::open(&home, &id.to_string()) {
+                Ok(job) => report(&job, &result, printer),
+                Err(_) => result.exit_code,
+            },
+            Err(error) => {
+                printer.report(&error.render(printer.err_color()));
+                error.exit_code()
+            }
+        }
+    }))
 }
 
 /// Says what the reading of a job found worth saying.
@@ -35,9 +49,6 @@ pub(super) fn say(input: &JobInput, printer: &mut Printer) {
     }
     for note in &input.notes {
         printer.note(note);
-    }
-    for note in input.plan_notes() {
-        printer.note(&note);
     }
 }
 

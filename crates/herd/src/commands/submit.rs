@@ -25,9 +25,8 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
     let input = crate::job_input::read(&args.job)?;
     super::run::say(&input, printer);
     let home_dir = jobs::open_home(home)?;
-    let after = jobs::resolve_after(&home_dir, &input.spec.after)?;
     let backend = input.backend.clone();
-    let id = backend_local::submit(&home_dir, input, after)?;
+    let id = backend_local::submit(&home_dir, input)?;
     let submitted = Submitted {
         id: id.to_string(),
         short: id.short(),

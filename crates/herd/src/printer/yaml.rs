@@ -134,7 +134,9 @@ fn string(text: &str) -> String {
 fn is_amount(text: &str) -> bool {
     text.starts_with(|c: char| ('1'..='9').contains(&c))
         && text.ends_with(|c: char| c.is_ascii_alphabetic())
-        && text.bytes().all(|b| b.is_ascii_digit() || b"smhdBKMGTPi".contains(&b))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b"smhdBKMGTPi".contains(&b))
 }
 
 #[cfg(test)]
@@ -169,7 +171,10 @@ mod tests {
         ] {
             assert!(string(text).starts_with('"'), "{text:?}");
         }
-        assert_eq!((string("1h30m"), string("4GiB")), ("1h30m".into(), "4GiB".into()));
+        assert_eq!(
+            (string("1h30m"), string("4GiB")),
+            ("1h30m".into(), "4GiB".into())
+        );
         assert_eq!(string("train.py --lr=0.1"), "train.py --lr=0.1");
     }
 

@@ -46,7 +46,7 @@ impl Bench {
         }
         command
             .env("TZ", "UTC")
-            .timeout(std::time::Duration::from_secs(60));
+            .timeout(std::time::Duration::from_mins(1));
         command
     }
 
@@ -186,18 +186,12 @@ impl Bench {
             ranks: vec![rank],
         };
         attempt.write_end(&end, Durability::Process).unwrap();
-        self.finish(&job, JobState::Failed, Some(failure), 3);
+        Self::finish(&job, JobState::Failed, Some(failure), 3);
         job
     }
 
     /// Writes a job's result.
-    pub(crate) fn finish(
-        &self,
-        job: &JobDir,
-        state: JobState,
-        failure: Option<Failure>,
-        exit_code: u8,
-    ) {
+    pub(crate) fn finish(job: &JobDir, state: JobState, failure: Option<Failure>, exit_code: u8) {
         let result = JobResult {
             state,
             rejection: None,

@@ -65,7 +65,7 @@ fn gc_removes_ended_jobs_alone() {
     let bench = Bench::new();
     bench.job("running");
     let done = bench.job("done");
-    bench.finish(&done, JobState::Succeeded, None, 0);
+    Bench::finish(&done, JobState::Succeeded, None, 0);
     let newest = bench.failed_job("newest");
     assert_eq!(bench.ask(&["gc", "-o", "name"]).out, "");
     let args = ["gc", "--older-than", "1ms", "--keep", "1", "-o", "name"];

@@ -1,5 +1,6 @@
 //! The real binary, without anything running: help, job files, what is on disk.
 
+#[cfg(test)]
 mod fixture;
 mod help;
 mod job_files;

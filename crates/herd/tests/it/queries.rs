@@ -198,7 +198,7 @@ fn events_are_lines() {
 fn i8_wait_ends_with_the_jobs_code() {
     let bench = Bench::new();
     let good = bench.job("good");
-    bench.finish(&good, JobState::Succeeded, None, 0);
+    Bench::finish(&good, JobState::Succeeded, None, 0);
     bench.failed_job("bad");
     assert_eq!(bench.ask(&["wait", "good"]).code, 0);
     assert_eq!(bench.ask(&["wait", "good", "bad"]).code, 3);
@@ -213,7 +213,7 @@ fn wait_sees_a_job_end_and_gives_up_in_time() {
     assert_eq!(late.code, 124, "{}", late.err);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| bench.ask(&["wait", "slow", "--timeout", "30s"]).code);
-        bench.finish(&job, JobState::Cancelled, None, 130);
+        Bench::finish(&job, JobState::Cancelled, None, 130);
         assert_eq!(waiting.join().unwrap(), 130);
     });
 }

@@ -97,7 +97,9 @@ fn mpi(program: &'static str) -> Finding {
     match ask(command) {
         Ok(answer) => {
             // Open MPI says its version in the first line, Hydra in one that begins so.
-            let version = answer.lines().find_map(|line| line.trim().strip_prefix("Version:"));
+            let version = answer
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("Version:"));
             let first = version.or_else(|| answer.lines().find(|line| !line.trim().is_empty()));
             let first = first.unwrap_or_default().trim();
             Finding::ok(program, format!("{}, {first}", path.display()))

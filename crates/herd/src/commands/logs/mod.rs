@@ -1,7 +1,8 @@
 //! `herd logs`: what a job's ranks wrote, merged, filtered, followed.
 
+pub(super) mod console;
 mod ranks;
-mod shape;
+pub(super) mod shape;
 mod task;
 
 use std::path::Path;

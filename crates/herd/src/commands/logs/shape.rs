@@ -16,7 +16,7 @@ const MAX_STREAMS: usize = 8192;
 
 /// Turns pieces into shown text.
 #[derive(Debug)]
-pub(super) struct Shaper {
+pub(crate) struct Shaper {
     style: Option<PrefixStyle>,
     raw: bool,
     color: bool,
@@ -25,7 +25,7 @@ pub(super) struct Shaper {
 
 impl Shaper {
     /// Without a style, pieces keep the prefix they were stored with.
-    pub(super) fn new(style: Option<PrefixStyle>, raw: bool, color: bool) -> Self {
+    pub(crate) fn new(style: Option<PrefixStyle>, raw: bool, color: bool) -> Self {
         Self {
             style,
             raw,
@@ -35,7 +35,7 @@ impl Shaper {
     }
 
     /// Appends a piece as it is to be shown.
-    pub(super) fn shape(&mut self, entry: &Entry<'_>, output: &mut Vec<u8>) {
+    pub(crate) fn shape(&mut self, entry: &Entry<'_>, output: &mut Vec<u8>) {
         let record = &entry.record;
         let stored = record.prefix_bytes();
         let mut in_line = entry.in_line;

@@ -1,0 +1,41 @@
+# Two commands matter: `make demo` and `make test`. Both install what is missing and say so.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lab deny bench tour clean
+
+help:
+	@echo 'make demo    build herd, run a two-node PyTorch training with it, show the accuracy'
+	@echo 'make test    everything: the checks, all tests with real torch, MPI, LAMMPS, GROMACS and Ray, the examples'
+	@echo 'make check   formatting, lints, documentation'
+	@echo 'make lab     only install what the tests need'
+	@echo 'make deny    licences, bans and sources of dependencies'
+	@echo 'make bench   benchmarks, each beside its peer'
+	@echo 'make tour    run the commands of README.md again and put in their output'
+	@echo 'make clean   remove what was built; the cache outside the clone stays'
+
+demo:
+	@scripts/demo
+
+test:
+	@scripts/test
+
+check:
+	@scripts/check
+
+lab:
+	@lab/all
+
+deny:
+	@scripts/deny
+
+bench:
+	@scripts/need-rust
+	cargo build --release --workspace --bins
+	cargo run --release --package xtask -- bench
+
+tour:
+	@scripts/need-rust
+	cargo build --release --bins
+	scripts/tour
+
+clean:
+	cargo clean

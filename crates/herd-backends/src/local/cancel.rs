@@ -1,0 +1,104 @@
+//! Asks a job's driver for the end: over the link, else by a signal to its process.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use herd_core::units::Span;
+use herd_jobdir::{JobDir, JobDirError, Liveness};
+use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
+use herd_link::{Channel, Frame, Key, LinkError};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Bound on reaching the driver and on its answer, each.
+const BOUND: Duration = Duration::from_secs(5);
+/// How often a starting driver is looked for.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Why a job could not be cancelled.
+#[derive(Debug, Error)]
+pub enum CancelError {
+    /// It has ended.
+    #[error("job {job} has ended already")]
+    Ended {
+        /// The job.
+        job: String,
+    },
+    /// No driver answers and none lives on this machine.
+    #[error("no driver of job {job} lives on this machine")]
+    NoDriver {
+        /// The job.
+        job: String,
+    },
+    /// The job directory failed.
+    #[error("could not read the job's records")]
+    Records(#[from] JobDirError),
+    /// The driver's process could not be signalled.
+    #[error("could not signal the driver, process {pid}")]
+    Signal {
+        /// Its process id.
+        pid: u32,
+        /// What the system says.
+        #[source]
+        source: nix::errno::Errno,
+    },
+}
+
+/// Asks for the end and returns when the request was taken up, not when the job has ended.
+pub async fn cancel(job: &JobDir, signal: i32, grace: Option<Span>, by: &str) -> Result<(), CancelError> {
+    if job.read_result()?.is_some() {
+        return Err(CancelError::Ended { job: job.id().short() });
+    }
+    let no_driver = || CancelError::NoDriver { job: job.id().short() };
+    let attempt = job.latest_attempt()?.ok_or_else(no_driver)?;
+    // A driver that was started a moment ago has not introduced itself yet.
+    let deadline = Instant::now() + BOUND;
+    let mut driver = attempt.read_driver()?;
+    while driver.is_none() && Instant::now() < deadline {
+        sleep(POLL).await;
+        driver = attempt.read_driver()?;
+    }
+    if let (Some(driver), Some(key)) = (&driver, job.read_key()?) {
+        if let (Ok(address), Ok(key)) = (driver.address.parse(), Key::from_hex(&key)) {
+            let channel = Channel { job: job.id().to_string(), attempt: attempt.number() };
+            let request = ToCoordinator::Cancel {
+                signal,
+                grace_ms: grace.map(|grace| grace.ms),
+                by: by.to_owned(),
+            };
+            if let Ok(Ok(())) = timeout(BOUND, ask(address, &key, &channel, &request)).await {
+                return Ok(());
+            }
+        }
+    }
+    // Not reachable: before its first attempt, or between attempts, the driver has no port.
+    let driver = driver.ok_or_else(no_driver)?;
+    if driver.liveness() != Liveness::Alive {
+        return Err(no_driver());
+    }
+    let pid = i32::try_from(driver.pid).unwrap_or(0);
+    kill(Pid::from_raw(pid), Signal::SIGTERM)
+        .map_err(|source| CancelError::Signal { pid: driver.pid, source })
+}
+
+async fn ask(
+    address: SocketAddr,
+    key: &Key,
+    channel: &Channel,
+    request: &ToCoordinator,
+) -> Result<(), LinkError> {
+    let (mut sender, mut receiver) = herd_link::connect(address, key, channel, BOUND).await?;
+    sender.send_json(&ToCoordinator::Client { version: VERSION }).await?;
+    sender.send_json(request).await?;
+    sender.flush().await?;
+    while let Some(frame) = receiver.recv().await? {
+        if let Frame::Control(bytes) = frame {
+            if let Ok(FromCoordinator::Done) = serde_json::from_slice(&bytes) {
+                return Ok(());
+            }
+        }
+    }
+    Err(LinkError::Truncated)
+}

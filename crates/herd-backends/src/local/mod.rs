@@ -1,0 +1,17 @@
+//! The local backend: `nodes: N` are N executors on this machine, each over the real link.
+//!
+//! The driver is a process of the user: the foreground one of `herd run`, or the detached one of
+//! `herd submit`. There is no server; the job directory holds everything.
+
+pub mod cancel;
+pub mod drive;
+pub mod leases;
+pub mod machine;
+pub mod submit;
+
+pub use cancel::{CancelError, cancel};
+pub use drive::{DriveError, DriveOptions, drive};
+pub use submit::{SubmitError, Submitted, refusals, submit};
+
+/// The backend's name in job files and records.
+pub const NAME: &str = "local";

@@ -1,0 +1,101 @@
+//! Writes a job down so that a driver can run it: all that is refused is refused here (I13).
+
+use std::collections::BTreeMap;
+
+use herd_core::JobId;
+use herd_core::plan::{Plan, Unsupported};
+use herd_core::spec::{Command, JobSpec, JobType};
+use herd_jobdir::{Durability, Home, JobDir, JobDirError, Summary};
+use herd_link::Key;
+use thiserror::Error;
+
+/// A job that was written down.
+#[derive(Debug)]
+pub struct Submitted {
+    /// Its id.
+    pub id: JobId,
+    /// Its directory.
+    pub dir: JobDir,
+    /// The plan of its first attempt.
+    pub plan: Plan,
+}
+
+/// Why a job was not taken.
+#[derive(Debug, Error)]
+pub enum SubmitError {
+    /// The key could not be made.
+    #[error("could not make the job's key")]
+    Key(#[source] herd_link::LinkError),
+    /// The job directory could not be written.
+    #[error("could not write the job down")]
+    Records(#[from] JobDirError),
+}
+
+/// Writes the job down. Nothing runs yet.
+pub fn submit(
+    home: &Home,
+    job_yaml: &[u8],
+    plan: Plan,
+    secrets: &BTreeMap<String, String>,
+) -> Result<Submitted, SubmitError> {
+    let id = plan.job;
+    let key = Key::generate().map_err(SubmitError::Key)?;
+    let dir = home.create(id)?;
+    dir.write_key(&key.to_hex())?;
+    if !secrets.is_empty() {
+        dir.write_secrets(secrets)?;
+    }
+    dir.write_job_yaml(job_yaml, Durability::Machine)?;
+    let attempt = dir.attempt(plan.attempt);
+    attempt.create()?;
+    attempt.write_plan(&plan, Durability::Machine)?;
+    dir.write_summary(&Summary {
+        name: plan.name.clone(),
+        job_type: plan.job_type,
+        nodes: plan.nodes,
+        created_ms: id.created_ms().unwrap_or(0),
+        backend: plan.backend.clone(),
+        command: plan.run.as_ref().map(command_text).unwrap_or_default(),
+    })?;
+    Ok(Submitted { id, dir, plan })
+}
+
+/// What this release does not run on this machine; said, never ignored (I13).
+pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
+    let mut refused = Vec::new();
+    let mut refuse = |key: &str, reason: &str, hint: &str| {
+        refused.push(Unsupported {
+            key: key.to_owned(),
+            reason: reason.to_owned(),
+            hint: hint.to_owned(),
+        });
+    };
+    match spec.job_type {
+        JobType::Command | JobType::Pytorch => {}
+        JobType::Mpi => refuse(
+            "type",
+            "MPI ranks are not started by this release",
+            "use `type: command` with your own mpirun on one node",
+        ),
+        JobType::Ray => refuse(
+            "type",
+            "Ray clusters are not started by this release",
+            "use `type: command` with a script that starts Ray itself on one node",
+        ),
+    }
+    if spec.array.is_some() {
+        refuse(
+            "array",
+            "array jobs are not run by this release",
+            "submit one job per index",
+        );
+    }
+    refused
+}
+
+fn command_text(command: &Command) -> String {
+    match command {
+        Command::Shell(text) => text.lines().next().unwrap_or_default().to_owned(),
+        Command::Argv(words) => words.join(" "),
+    }
+}

@@ -1,0 +1,503 @@
+//! Follows many growing files with one inotify and no thread. It only reads, keeps at most one
+//! descriptor a file, and treats a file as bytes: offsets go on from where the caller started.
+//!
+//! A file is in one of four phases. *Ready*: it may have bytes and waits for its turn. *Warm*: it
+//! had bytes a moment ago and is looked at again after [`WARM`], so that a busy writer costs one
+//! read each few milliseconds instead of one event a write. *Armed*: at its end, with a one-shot
+//! watch. *Polled*: absent, or where a watch cannot be had or trusted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Largest piece given out.
+pub const CHUNK_MAX: usize = 256 * 1024;
+/// How soon a file that had bytes is looked at again.
+const WARM: Duration = Duration::from_millis(2);
+/// How often files without a reliable watch are looked at.
+const POLL: Duration = Duration::from_millis(100);
+/// Files with a watch on a local file system are looked at once in so many polls.
+const POLLS_WHEN_ARMED: u32 = 10;
+
+/// The caller's name for a followed file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u64);
+
+/// What following has brought.
+#[derive(Debug)]
+pub enum Followed {
+    /// The next bytes of a file.
+    Chunk {
+        /// Which file.
+        id: FileId,
+        /// Where in the file they begin.
+        offset: u64,
+        /// At least one, at most [`CHUNK_MAX`].
+        bytes: Vec<u8>,
+    },
+    /// A file that was finished is at its end and no longer followed.
+    Finished {
+        /// Which file.
+        id: FileId,
+        /// Its length; where it started if it never existed.
+        final_offset: u64,
+    },
+    /// A file cannot be read and is no longer followed.
+    Failed {
+        /// Which file.
+        id: FileId,
+        /// Up to where it was read.
+        offset: u64,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Ready,
+    Warm,
+    Armed,
+    Polled,
+}
+
+#[derive(Debug)]
+struct Tail {
+    path: PathBuf,
+    file: Option<File>,
+    offset: u64,
+    phase: Phase,
+    watch: Option<i32>,
+    finishing: bool,
+    /// Whether writers on other machines may exist, of which inotify does not tell.
+    remote: bool,
+    /// Whether the last look came right after bytes, so that there may be more any moment.
+    warm: bool,
+}
+
+#[derive(Debug)]
+enum Inotify {
+    Unopened,
+    Open(AsyncFd<OwnedFd>),
+    Unavailable,
+}
+
+/// Follows files until they are finished or removed.
+#[derive(Debug)]
+pub struct Follower {
+    tails: BTreeMap<FileId, Tail>,
+    ready: VecDeque<FileId>,
+    warm: VecDeque<(Instant, FileId)>,
+    watches: BTreeMap<i32, Vec<FileId>>,
+    inotify: Inotify,
+    timer: Option<Pin<Box<Sleep>>>,
+    next_poll: Option<Instant>,
+    polls: u32,
+    buffer: Vec<u8>,
+}
+
+impl Default for Follower {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Follower {
+    /// Follows nothing yet.
+    pub fn new() -> Self {
+        Self {
+            tails: BTreeMap::new(),
+            ready: VecDeque::new(),
+            warm: VecDeque::new(),
+            watches: BTreeMap::new(),
+            inotify: Inotify::Unopened,
+            timer: None,
+            next_poll: None,
+            polls: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// How many files are followed.
+    pub fn len(&self) -> usize {
+        self.tails.len()
+    }
+
+    /// Whether none is followed; [`Follower::next`] would then wait for ever.
+    pub fn is_empty(&self) -> bool {
+        self.tails.is_empty()
+    }
+
+    /// Follows a file from its beginning. It need not exist yet. An id in use is replaced.
+    pub fn add(&mut self, id: FileId, path: impl Into<PathBuf>) {
+        self.add_at(id, path, 0);
+    }
+
+    /// Follows a file from this offset on.
+    pub fn add_at(&mut self, id: FileId, path: impl Into<PathBuf>, offset: u64) {
+        self.remove(id);
+        self.tails.insert(
+            id,
+            Tail {
+                path: path.into(),
+                file: None,
+                offset,
+                phase: Phase::Ready,
+                watch: None,
+                finishing: false,
+                remote: false,
+                warm: false,
+            },
+        );
+        self.ready.push_back(id);
+    }
+
+    /// Says that nothing more is written: it is read to its end and then reported as finished.
+    pub fn finish(&mut self, id: FileId) {
+        if let Some(tail) = self.tails.get_mut(&id) {
+            tail.finishing = true;
+            self.make_ready(id);
+        }
+    }
+
+    /// Says that nothing more is written to any.
+    pub fn finish_all(&mut self) {
+        for id in self.tails.keys().copied().collect::<Vec<_>>() {
+            self.finish(id);
+        }
+    }
+
+    /// No longer follows a file; nothing more is reported of it.
+    pub fn remove(&mut self, id: FileId) {
+        if let Some(tail) = self.tails.remove(&id) {
+            self.unwatch(id, tail.watch);
+            // A new file under the same id must not take over its place in a queue.
+            self.ready.retain(|&queued| queued != id);
+            self.warm.retain(|&(_, queued)| queued != id);
+        }
+    }
+
+    /// The next bytes or end. Files take turns. Cancel-safe: bytes are taken only when returned.
+    /// Waits for ever while no file is followed.
+    pub async fn next(&mut self) -> Followed {
+        // Files are always readable: without this a busy follower would starve its thread.
+        tokio::task::coop::consume_budget().await;
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Followed> {
+        loop {
+            while let Some(id) = self.ready.pop_front() {
+                if let Some(followed) = self.read(id) {
+                    return Poll::Ready(followed);
+                }
+            }
+            let woken = self.poll_inotify(cx) | self.poll_time(cx);
+            if !woken {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn make_ready(&mut self, id: FileId) {
+        if let Some(tail) = self.tails.get_mut(&id) {
+            if tail.phase != Phase::Ready {
+                tail.phase = Phase::Ready;
+                self.ready.push_back(id);
+            }
+        }
+    }
+
+    /// One turn of one file, which is in no queue meanwhile.
+    fn read(&mut self, id: FileId) -> Option<Followed> {
+        let tail = self.tails.get_mut(&id)?;
+        if tail.file.is_none() {
+            match open(&tail.path) {
+                Ok((file, remote)) => {
+                    tail.file = Some(file);
+                    tail.remote = remote;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Descriptors may become free again.
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+                        && !tail.finishing => {}
+                Err(error) => return Some(self.fail(id, error)),
+            }
+        }
+        if tail.file.is_some() {
+            match take(tail, &mut self.buffer) {
+                Ok(Some((offset, bytes))) => {
+                    tail.warm = true;
+                    // It goes to the end of the queue, with more to read or not.
+                    tail.phase = Phase::Ready;
+                    self.ready.push_back(id);
+                    return Some(Followed::Chunk { id, offset, bytes });
+                }
+                Ok(None) => {}
+                Err(error) => return Some(self.fail(id, error)),
+            }
+        }
+        if tail.finishing {
+            let final_offset = tail.offset;
+            self.forget(id);
+            return Some(Followed::Finished { id, final_offset });
+        }
+        if tail.file.is_none() {
+            tail.phase = Phase::Polled;
+        } else if tail.warm {
+            tail.warm = false;
+            tail.phase = Phase::Warm;
+            self.warm.push_back((Instant::now() + WARM, id));
+        } else if tail.watch.is_some() {
+            // Woken by the slow poll: the watch still stands.
+            tail.phase = Phase::Armed;
+        } else {
+            return self.arm(id);
+        }
+        None
+    }
+
+    /// Sets the watch and looks once more, since bytes may have come before it was set.
+    fn arm(&mut self, id: FileId) -> Option<Followed> {
+        let watch = {
+            let tail = self.tails.get(&id)?;
+            self.inotify.watch(tail.file.as_ref(), &tail.path)
+        };
+        let tail = self.tails.get_mut(&id)?;
+        tail.watch = watch;
+        tail.phase = if watch.is_some() {
+            Phase::Armed
+        } else {
+            Phase::Polled
+        };
+        if let Some(watch) = watch {
+            self.watches.entry(watch).or_default().push(id);
+        }
+        match take(tail, &mut self.buffer) {
+            Ok(Some((offset, bytes))) => {
+                tail.warm = true;
+                tail.phase = Phase::Ready;
+                self.ready.push_back(id);
+                Some(Followed::Chunk { id, offset, bytes })
+            }
+            Ok(None) => None,
+            Err(error) => Some(self.fail(id, error)),
+        }
+    }
+
+    fn fail(&mut self, id: FileId, error: io::Error) -> Followed {
+        let offset = self.tails.get(&id).map_or(0, |tail| tail.offset);
+        self.forget(id);
+        Followed::Failed { id, offset, error }
+    }
+
+    /// Removes a file that is in no queue, at a cost that does not depend on how many there are.
+    fn forget(&mut self, id: FileId) {
+        if let Some(tail) = self.tails.remove(&id) {
+            self.unwatch(id, tail.watch);
+            if !self.warm.is_empty() {
+                self.warm.retain(|&(_, queued)| queued != id);
+            }
+        }
+    }
+
+    fn unwatch(&mut self, id: FileId, watch: Option<i32>) {
+        let Some(watch) = watch else { return };
+        if let Some(ids) = self.watches.get_mut(&watch) {
+            ids.retain(|&watched| watched != id);
+            if ids.is_empty() {
+                self.watches.remove(&watch);
+                if let Inotify::Open(fd) = &self.inotify {
+                    // One that has fired is gone already.
+                    let _gone = inotify::remove_watch(fd.get_ref(), watch);
+                }
+            }
+        }
+    }
+
+    /// Takes the events that have come. Whether any file became ready.
+    fn poll_inotify(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut fired = Vec::new();
+        let mut overflowed = false;
+        if let Inotify::Open(fd) = &self.inotify {
+            let mut buffer = [MaybeUninit::uninit(); 4096];
+            while let Poll::Ready(Ok(mut ready)) = fd.poll_read_ready(cx) {
+                let mut reader = inotify::Reader::new(fd.get_ref(), &mut buffer);
+                loop {
+                    match reader.next() {
+                        Ok(event) => {
+                            overflowed |= event.wd() == -1;
+                            fired.push(event.wd());
+                        }
+                        Err(rustix::io::Errno::INTR) => {}
+                        Err(_) => break,
+                    }
+                }
+                ready.clear_ready();
+            }
+        }
+        let mut woken = false;
+        for watch in fired {
+            // A one-shot watch is gone with its first event.
+            for id in self.watches.remove(&watch).unwrap_or_default() {
+                if let Some(tail) = self.tails.get_mut(&id) {
+                    tail.watch = None;
+                }
+                self.make_ready(id);
+                woken = true;
+            }
+        }
+        if overflowed {
+            self.wake_all(true);
+            woken = true;
+        }
+        woken
+    }
+
+    /// Looks at the clock and sets the timer for the next moment. Whether any file became ready.
+    fn poll_time(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = Instant::now();
+        while let Some(&(at, id)) = self.warm.front() {
+            if at > now {
+                break;
+            }
+            self.warm.pop_front();
+            if self
+                .tails
+                .get(&id)
+                .is_some_and(|tail| tail.phase == Phase::Warm)
+            {
+                self.make_ready(id);
+            }
+        }
+        if self.tails.is_empty() {
+            self.next_poll = None;
+        } else if self.next_poll.is_some_and(|at| at <= now) {
+            self.polls = self.polls.wrapping_add(1);
+            self.next_poll = Some(now + POLL);
+            self.wake_all(self.polls.is_multiple_of(POLLS_WHEN_ARMED));
+        } else if self.next_poll.is_none() {
+            self.next_poll = Some(now + POLL);
+        }
+        if !self.ready.is_empty() {
+            return true;
+        }
+        let warm = self.warm.front().map(|&(at, _)| at);
+        let Some(at) = warm.into_iter().chain(self.next_poll).min() else {
+            return false;
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(POLL)));
+        if timer.deadline() != at {
+            timer.as_mut().reset(at);
+        }
+        timer.as_mut().poll(cx).is_ready()
+    }
+
+    fn wake_all(&mut self, armed_too: bool) {
+        for (&id, tail) in &mut self.tails {
+            let due = match tail.phase {
+                Phase::Polled => true,
+                Phase::Armed => armed_too || tail.remote,
+                Phase::Ready | Phase::Warm => false,
+            };
+            if due {
+                tail.phase = Phase::Ready;
+                self.ready.push_back(id);
+            }
+        }
+    }
+}
+
+impl Inotify {
+    fn watch(&mut self, file: Option<&File>, path: &Path) -> Option<i32> {
+        if matches!(self, Self::Unopened) {
+            *self = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)
+                .map_err(io::Error::from)
+                .and_then(crate::sys::watch_readable)
+                .map_or(Self::Unavailable, Self::Open);
+        }
+        let Self::Open(inotify) = self else {
+            return None;
+        };
+        let flags = WatchFlags::MODIFY | WatchFlags::ONESHOT;
+        // By descriptor first: the path may name another file by now.
+        let by_descriptor = format!("/proc/self/fd/{}", file?.as_raw_fd());
+        inotify::add_watch(inotify.get_ref(), by_descriptor, flags)
+            .or_else(|_no_proc| inotify::add_watch(inotify.get_ref(), path, flags))
+            .ok()
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // A pipe in its place must not block.
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    let remote = rustix::fs::fstatfs(&file).map_or(true, |stat| !is_local(stat.f_type as u64));
+    Ok((file, remote))
+}
+
+/// File systems on which every writer is on this machine. Others are polled besides.
+fn is_local(magic: u64) -> bool {
+    const EXT: u64 = 0xEF53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683E;
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58F6;
+    const OVERLAY: u64 = 0x794C_7630;
+    const ZFS: u64 = 0x2FC1_2FC1;
+    const F2FS: u64 = 0xF2F5_2010;
+    matches!(
+        magic & 0xFFFF_FFFF,
+        EXT | XFS | BTRFS | TMPFS | RAMFS | OVERLAY | ZFS | F2FS
+    )
+}
+
+/// The next bytes, or `None` at the end for now.
+fn take(tail: &mut Tail, buffer: &mut Vec<u8>) -> io::Result<Option<(u64, Vec<u8>)>> {
+    let Some(file) = &tail.file else {
+        return Ok(None);
+    };
+    buffer.clear();
+    buffer.reserve_exact(CHUNK_MAX);
+    let count = loop {
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), tail.offset) {
+            Ok(count) => break count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    };
+    if count == 0 {
+        return Ok(None);
+    }
+    let offset = tail.offset;
+    tail.offset += count as u64;
+    // A large piece is given away whole; a small one would hold a large buffer.
+    let mut bytes = if count > CHUNK_MAX / 2 {
+        std::mem::take(buffer)
+    } else {
+        buffer.clone()
+    };
+    bytes.truncate(CHUNK_MAX);
+    Ok(Some((offset, bytes)))
+}

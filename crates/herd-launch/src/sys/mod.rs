@@ -1,0 +1,17 @@
+//! The system calls that have no safe wrapper elsewhere, and the process-wide settings that only a
+//! program (never a library) may make. It starts no thread, keeps no state and decides nothing.
+
+#![expect(
+    unsafe_code,
+    reason = "clone, exec, fork and wait4 have no safe form; each block says why it is sound"
+)]
+
+mod exec;
+mod process;
+
+pub(crate) use exec::{Exec, ExecFailure, Step};
+pub use process::{
+    Fork, block_signals, fork, ignore_terminal_stops, raise_nofile, set_pdeathsig_checked,
+    set_subreaper, unblock_signals,
+};
+pub(crate) use process::{peek_exited, reap, watch_readable};

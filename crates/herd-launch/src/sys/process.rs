@@ -1,0 +1,179 @@
+//! Waiting for one process, forking, and settings of the whole process.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+
+use herd_core::exit::{self, ProcessEnd};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal as NixSignal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A process that was waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reaped {
+    /// How it ended.
+    pub(crate) end: ProcessEnd,
+    /// Processor time of it and of the children it waited for, milliseconds.
+    pub(crate) cpu_ms: u64,
+    /// Largest resident memory among them, KiB.
+    pub(crate) peak_kib: u64,
+}
+
+/// Whether this child has ended and is still to be reaped. One that is no child of ours any more
+/// counts as ended.
+pub(crate) fn peek_exited(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(rustix::process::waitid(WaitId::Pid(pid), options), Ok(None))
+}
+
+/// Reaps this child, or returns `None` while it lives. A child whose status was taken by someone
+/// else (SIGCHLD ignored, a foreign `waitpid(-1)`) is reported as having exited with 125.
+pub(crate) fn reap(pid: Pid, block: bool) -> Option<Reaped> {
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    let options = if block { 0 } else { libc::WNOHANG };
+    let result = loop {
+        // SAFETY: both pointers are valid for writing for the whole call.
+        let result = unsafe {
+            libc::wait4(
+                pid.as_raw_nonzero().get(),
+                &raw mut status,
+                options,
+                usage.as_mut_ptr(),
+            )
+        };
+        if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            break result;
+        }
+    };
+    if result == 0 {
+        return None;
+    }
+    if result < 0 {
+        return Some(Reaped {
+            end: ProcessEnd::Exited(exit::HERD_FAILED),
+            cpu_ms: 0,
+            peak_kib: 0,
+        });
+    }
+    // SAFETY: all bits zero are a valid `rusage`, and `wait4` has filled it.
+    let usage = unsafe { usage.assume_init() };
+    let milliseconds = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1000)
+            + u64::try_from(time.tv_usec).unwrap_or(0) / 1000
+    };
+    Some(Reaped {
+        end: process_end(status),
+        cpu_ms: milliseconds(usage.ru_utime).saturating_add(milliseconds(usage.ru_stime)),
+        peak_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
+    })
+}
+
+fn process_end(status: i32) -> ProcessEnd {
+    let low = |value: i32| u8::try_from(value & 0xff).unwrap_or(u8::MAX);
+    if libc::WIFSIGNALED(status) {
+        ProcessEnd::Signaled(low(libc::WTERMSIG(status)))
+    } else {
+        ProcessEnd::Exited(low(libc::WEXITSTATUS(status)))
+    }
+}
+
+/// Registers a descriptor with the runtime, to be told when it is readable.
+pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` always gives the same descriptor and keeps it open until it is dropped,
+    // which the `AsyncFd` does only after it has deregistered it.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
+}
+
+/// Which side of a fork this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// The new process; the parent's id.
+    Child {
+        /// Process that forked.
+        parent: Pid,
+    },
+    /// The process that forked; the child's id.
+    Parent {
+        /// Process that was made.
+        child: Pid,
+    },
+}
+
+/// Forks. Refused while this process has more than one thread, since the child would have copies of
+/// locks that nobody releases.
+pub fn fork() -> io::Result<Fork> {
+    use std::os::unix::fs::MetadataExt as _;
+    // `.`, `..` and one directory for each thread.
+    if std::fs::metadata("/proc/self/task")?.nlink() != 3 {
+        return Err(io::Error::other("the process already has several threads"));
+    }
+    let parent = rustix::process::getpid();
+    // SAFETY: this is the only thread, so the child's memory is that of a running program in which
+    // no other thread holds a lock or is half-way through anything.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child { parent }),
+        raw => match Pid::from_raw(raw) {
+            Some(child) => Ok(Fork::Parent { child }),
+            None => Err(io::Error::other("fork returned no process")),
+        },
+    }
+}
+
+/// Makes this process the one that orphaned descendants are given to. Process-wide: for programs.
+pub fn set_subreaper() -> io::Result<()> {
+    // The value is a flag: any process id sets it.
+    Ok(rustix::process::set_child_subreaper(Some(
+        rustix::process::getpid(),
+    ))?)
+}
+
+/// Asks for a signal when the parent's forking thread ends, and says whether `parent` still was the
+/// parent afterwards. Process-wide: for programs.
+pub fn set_pdeathsig_checked(signal: Signal, parent: Pid) -> io::Result<bool> {
+    rustix::process::set_parent_process_death_signal(Some(signal))?;
+    Ok(rustix::process::getppid() == Some(parent))
+}
+
+/// Raises the soft limit of open files to the hard one and returns what they were (soft, hard;
+/// `u64::MAX` is no limit), to be restored for ranks. Process-wide: for programs.
+pub fn raise_nofile() -> io::Result<(u64, u64)> {
+    let old = rustix::process::getrlimit(Resource::Nofile);
+    if old.current != old.maximum {
+        rustix::process::setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: old.maximum,
+                maximum: old.maximum,
+            },
+        )?;
+    }
+    Ok((
+        old.current.unwrap_or(u64::MAX),
+        old.maximum.unwrap_or(u64::MAX),
+    ))
+}
+
+/// Blocks these signals in the calling thread and returns the mask before. For programs.
+pub fn block_signals(signals: &[NixSignal]) -> io::Result<SigSet> {
+    let set: SigSet = signals.iter().copied().collect();
+    Ok(set.thread_swap_mask(SigmaskHow::SIG_BLOCK)?)
+}
+
+/// Restores a mask that [`block_signals`] returned. For programs.
+pub fn unblock_signals(mask: &SigSet) -> io::Result<()> {
+    Ok(mask.thread_set_mask()?)
+}
+
+/// Ignores the stops that a terminal sends to background processes that read or write it: a write
+/// then simply succeeds and a read fails. Process-wide: for programs.
+pub fn ignore_terminal_stops() -> io::Result<()> {
+    for signal in [NixSignal::SIGTTIN, NixSignal::SIGTTOU] {
+        // SAFETY: ignoring installs no code that could run in a signal handler's context.
+        unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) }?;
+    }
+    Ok(())
+}

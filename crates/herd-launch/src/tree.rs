@@ -1,0 +1,193 @@
+//! The tree of processes as `/proc` shows it, and ending what is left of it. The looking is free of
+//! effects; [`end_all_children`] is for programs that are subreapers, never for a library's caller:
+//! it ends and reaps children that it did not start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+/// Pause between looks while children are ending; there is no one descriptor for "any child".
+const PAUSE: Duration = Duration::from_millis(3);
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    pid: i32,
+    parent: i32,
+    group: i32,
+}
+
+/// Children of a process, zombies included; empty where there are none or it is gone.
+pub fn children_of(pid: Pid) -> Vec<Pid> {
+    let parent = pid.as_raw_nonzero().get();
+    snapshot()
+        .filter(|entry| entry.parent == parent)
+        .filter_map(|e| Pid::from_raw(e.pid))
+        .collect()
+}
+
+/// All descendants of a process, each after its parent, from one look at `/proc`. A process that
+/// lost its parent is a descendant of whoever it was given to.
+pub fn descendants(pid: Pid) -> Vec<Pid> {
+    let mut by_parent: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for entry in snapshot() {
+        by_parent.entry(entry.parent).or_default().push(entry.pid);
+    }
+    let mut found = by_parent
+        .remove(&pid.as_raw_nonzero().get())
+        .unwrap_or_default();
+    let mut next = 0;
+    // Each parent is taken out once, so this ends whatever the look has caught.
+    while let Some(&parent) = found.get(next) {
+        found.extend(by_parent.remove(&parent).unwrap_or_default());
+        next += 1;
+    }
+    found.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// Whether the environment a process was started with has this entry (`NAME=value`). `false` where
+/// it is another user's or gone.
+pub fn environ_has(pid: Pid, entry: &str) -> bool {
+    std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|bytes| {
+        bytes
+            .split(|&byte| byte == 0)
+            .any(|have| have == entry.as_bytes())
+    })
+}
+
+/// Reaps children that have ended and are none of `except`: orphans that a subreaper was given.
+/// Returns how many. For programs that are subreapers.
+pub fn reap_orphans(except: &[Pid]) -> usize {
+    let mut reaped = 0;
+    for child in children_of(rustix::process::getpid()) {
+        if !except.contains(&child) && reap_if_ended(child) {
+            reaped += 1;
+        }
+    }
+    reaped
+}
+
+/// Ends every child but `except`, and the orphans that come to this subreaper meanwhile: SIGTERM,
+/// after `term_grace` SIGKILL, again and again until none is left or `bound` has passed. Returns
+/// those that are left (uninterruptible sleepers). Blocks; for programs.
+pub fn end_all_children(except: &[Pid], term_grace: Duration, bound: Duration) -> Vec<Pid> {
+    let me = rustix::process::getpid();
+    let my_number = me.as_raw_nonzero().get();
+    let my_group = rustix::process::getpgrp().as_raw_nonzero().get();
+    let excepted: BTreeSet<i32> = except
+        .iter()
+        .map(|pid| pid.as_raw_nonzero().get())
+        .collect();
+    let started = Instant::now();
+    let mut asked = BTreeSet::new();
+    loop {
+        if excepted.is_empty() && !has_children() {
+            return Vec::new();
+        }
+        let age = started.elapsed();
+        let kill = age >= term_grace;
+        let mut left = Vec::new();
+        for entry in snapshot().filter(|entry| entry.parent == my_number) {
+            let Some(pid) = Pid::from_raw(entry.pid) else {
+                continue;
+            };
+            if excepted.contains(&entry.pid) {
+                continue;
+            }
+            // A group that the child leads is the child's; another may hold processes that are
+            // nobody's to end. Unreaped, neither number can belong to anyone else.
+            let leads = entry.group == entry.pid && entry.group != my_group;
+            if kill {
+                send(pid, leads, Signal::KILL);
+            } else if asked.insert(entry.pid) {
+                send(pid, leads, Signal::TERM);
+                // A stopped process acts on nothing else.
+                send(pid, leads, Signal::CONT);
+            }
+            if !reap_if_ended(pid) {
+                left.push(pid);
+            }
+        }
+        if left.is_empty() && !excepted.is_empty() || age >= bound {
+            return left;
+        }
+        pause(PAUSE);
+    }
+}
+
+fn send(pid: Pid, leads: bool, signal: Signal) {
+    // One that has just ended is what is wanted; one that may not be signalled is left over.
+    let _gone = if leads {
+        rustix::process::kill_process_group(pid, signal)
+    } else {
+        rustix::process::kill_process(pid, signal)
+    };
+}
+
+fn reap_if_ended(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    matches!(
+        rustix::process::waitid(WaitId::Pid(pid), options),
+        Ok(Some(_))
+    )
+}
+
+/// Whether this process has any child, living or ended; also one that `/proc` does not show.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(
+        rustix::process::waitid(WaitId::All, options),
+        Err(rustix::io::Errno::CHILD)
+    )
+}
+
+fn pause(duration: Duration) {
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: duration.subsec_nanos().into(),
+    };
+    let _interrupted = rustix::event::poll(&mut [], Some(&timeout));
+}
+
+fn snapshot() -> impl Iterator<Item = Entry> {
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read(entry.path().join("stat")).ok()?;
+            let (parent, group) = parent_and_group(&stat)?;
+            Some(Entry { pid, parent, group })
+        })
+}
+
+/// The name in parentheses may itself hold spaces and parentheses: fields count from the last one.
+fn parent_and_group(stat: &[u8]) -> Option<(i32, i32)> {
+    let end = memchr::memrchr(b')', stat)?;
+    let text = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    let mut fields = text.split_ascii_whitespace().skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_is_no_trouble() {
+        assert_eq!(parent_and_group(b"12 (a) b (c)) S 7 9 9 0"), Some((7, 9)));
+        assert_eq!(parent_and_group(b"12 (a"), None);
+        assert_eq!(parent_and_group(b""), None);
+    }
+
+    #[test]
+    fn this_process_is_a_descendant_of_its_parent() {
+        let me = rustix::process::getpid();
+        let parent = rustix::process::getppid().unwrap();
+        assert!(children_of(parent).contains(&me));
+        assert!(descendants(parent).contains(&me));
+        assert!(!descendants(me).contains(&me));
+    }
+}

@@ -1,0 +1,431 @@
+//! Frames and their bytes. Pure: no cipher, no socket, and no meaning beyond the header's fields.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use crate::LinkError;
+
+/// The most bytes of a frame's kind and body together.
+pub const MAX_FRAME: usize = 8 * 1024 * 1024;
+
+/// Bytes of the length before each frame.
+pub(crate) const LENGTH_BYTES: usize = 4;
+
+const KIND_CLOSE: u8 = 0;
+const KIND_CONTROL: u8 = 1;
+const KIND_LOG: u8 = 2;
+const KIND_STDIO: u8 = 3;
+
+/// The close frame with its length.
+pub(crate) const CLOSE: [u8; 5] = [0, 0, 0, 1, KIND_CLOSE];
+
+/// One message on the link.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// JSON of the layer above.
+    Control(Vec<u8>),
+    /// A piece of a log.
+    Log(LogFrame),
+    /// A piece of an interactive session's input or output.
+    Stdio(StdioFrame),
+}
+
+/// A piece of a log at a known place, so that it can arrive twice or be asked for again.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LogFrame {
+    /// Global rank.
+    pub rank: u32,
+    /// 0 setup, 1 stdout, 2 stderr.
+    pub stream: u8,
+    /// Index in an array job.
+    pub task: Option<u32>,
+    /// Place of the first byte in the log's file.
+    pub offset: u64,
+    /// The bytes, exactly as written.
+    pub bytes: Vec<u8>,
+}
+
+/// A piece of a session's stream.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StdioFrame {
+    /// The session's number on this connection.
+    pub session: u32,
+    /// 0 stdin, 1 stdout, 2 stderr.
+    pub stream: u8,
+    /// The bytes; none means the end of the stream.
+    pub bytes: Vec<u8>,
+}
+
+impl Frame {
+    /// Reads a control frame's JSON.
+    pub fn parse_json<T: DeserializeOwned>(&self) -> Result<T, LinkError> {
+        match self {
+            Self::Control(json) => serde_json::from_slice(json).map_err(LinkError::Parse),
+            other => Err(LinkError::NotControl {
+                kind: other.kind_name(),
+            }),
+        }
+    }
+
+    /// The name of the frame's kind, for messages.
+    pub fn kind_name(&self) -> &'static str {
+        match self {
+            Self::Control(_) => "control",
+            Self::Log(_) => "log",
+            Self::Stdio(_) => "stdio",
+        }
+    }
+
+    /// The bytes before the payload (length, kind, fields), and the payload.
+    pub(crate) fn encode(&self) -> Result<(Head, &[u8]), LinkError> {
+        let mut head = Head::default();
+        let payload = match self {
+            Self::Control(json) => {
+                head.push(&[KIND_CONTROL]);
+                json
+            }
+            Self::Log(log) => {
+                head.push(&[KIND_LOG]);
+                head.push(&log.rank.to_be_bytes());
+                head.push(&[log.stream, u8::from(log.task.is_some())]);
+                head.push(&log.task.unwrap_or(0).to_be_bytes());
+                head.push(&log.offset.to_be_bytes());
+                &log.bytes
+            }
+            Self::Stdio(stdio) => {
+                head.push(&[KIND_STDIO]);
+                head.push(&stdio.session.to_be_bytes());
+                head.push(&[stdio.stream]);
+                &stdio.bytes
+            }
+        };
+        head.finish(payload.len())?;
+        Ok((head, payload))
+    }
+}
+
+/// `Debug` shows sizes only: control frames carry secrets (I12).
+impl fmt::Debug for Frame {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Control(json) => write!(formatter, "Control({} bytes)", json.len()),
+            Self::Log(log) => log.fmt(formatter),
+            Self::Stdio(stdio) => stdio.fmt(formatter),
+        }
+    }
+}
+
+impl fmt::Debug for LogFrame {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rank,
+            stream,
+            task,
+            offset,
+            bytes,
+        } = self;
+        write!(
+            formatter,
+            "Log(rank {rank}, stream {stream}, task {task:?}, "
+        )?;
+        write!(formatter, "offset {offset}, {} bytes)", bytes.len())
+    }
+}
+
+impl fmt::Debug for StdioFrame {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            session,
+            stream,
+            bytes,
+        } = self;
+        write!(
+            formatter,
+            "Stdio(session {session}, stream {stream}, {} bytes)",
+            bytes.len()
+        )
+    }
+}
+
+/// Length, kind and fields of a frame on the stack, so that a payload is never copied to join them.
+#[derive(Debug)]
+pub(crate) struct Head {
+    bytes: [u8; 24],
+    length: usize,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            bytes: [0; 24],
+            length: LENGTH_BYTES,
+        }
+    }
+}
+
+impl Head {
+    fn push(&mut self, field: &[u8]) {
+        let end = self.length + field.len();
+        self.bytes[self.length..end].copy_from_slice(field);
+        self.length = end;
+    }
+
+    fn finish(&mut self, payload: usize) -> Result<(), LinkError> {
+        let length = self.length - LENGTH_BYTES + payload;
+        let stated = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME);
+        let stated = stated.ok_or(LinkError::FrameLength { length })?;
+        self.bytes[..LENGTH_BYTES].copy_from_slice(&stated.to_be_bytes());
+        Ok(())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// What stands at the beginning of a piece of the frame stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Decoded {
+    /// More bytes are needed.
+    Incomplete,
+    /// A frame, and how many bytes it took.
+    Frame(Frame, usize),
+    /// A frame of a kind unknown here, and how many bytes it took.
+    Unknown(usize),
+    /// The peer sends no more.
+    Close,
+}
+
+/// Reads the first frame of `stream`. A bad length is refused before its body has arrived.
+pub(crate) fn decode(stream: &[u8]) -> Result<Decoded, LinkError> {
+    let Some((length, rest)) = stream.split_first_chunk::<LENGTH_BYTES>() else {
+        return Ok(Decoded::Incomplete);
+    };
+    let length = u32::from_be_bytes(*length);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length == 0 || length > MAX_FRAME {
+        return Err(LinkError::FrameLength { length });
+    }
+    let Some(frame) = rest.get(..length) else {
+        return Ok(Decoded::Incomplete);
+    };
+    let malformed = |kind| LinkError::Malformed { kind, length };
+    let (kind, body) = (frame[0], &frame[1..]);
+    let frame = match kind {
+        KIND_CLOSE if body.is_empty() => return Ok(Decoded::Close),
+        KIND_CLOSE => return Err(malformed("close")),
+        KIND_CONTROL => Frame::Control(body.to_vec()),
+        KIND_LOG => Frame::Log(decode_log(body).ok_or_else(|| malformed("log"))?),
+        KIND_STDIO => Frame::Stdio(decode_stdio(body).ok_or_else(|| malformed("stdio"))?),
+        _ => return Ok(Decoded::Unknown(LENGTH_BYTES + length)),
+    };
+    Ok(Decoded::Frame(frame, LENGTH_BYTES + length))
+}
+
+fn decode_log(body: &[u8]) -> Option<LogFrame> {
+    let (rank, body) = body.split_first_chunk()?;
+    let ([stream, has_task], body) = body.split_first_chunk()?;
+    let (task, body) = body.split_first_chunk()?;
+    let (offset, bytes) = body.split_first_chunk()?;
+    let task = match has_task {
+        0 => None,
+        1 => Some(u32::from_be_bytes(*task)),
+        _ => return None,
+    };
+    Some(LogFrame {
+        rank: u32::from_be_bytes(*rank),
+        stream: *stream,
+        task,
+        offset: u64::from_be_bytes(*offset),
+        bytes: bytes.to_vec(),
+    })
+}
+
+fn decode_stdio(body: &[u8]) -> Option<StdioFrame> {
+    let (session, body) = body.split_first_chunk()?;
+    let (stream, bytes) = body.split_first()?;
+    Some(StdioFrame {
+        session: u32::from_be_bytes(*session),
+        stream: *stream,
+        bytes: bytes.to_vec(),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn examples() -> Vec<Frame> {
+        let log = |task, bytes: &[u8]| {
+            let bytes = bytes.to_vec();
+            Frame::Log(LogFrame {
+                rank: 7,
+                stream: 2,
+                task,
+                offset: 1 << 40,
+                bytes,
+            })
+        };
+        let stdio = |bytes: &[u8]| {
+            let bytes = bytes.to_vec();
+            Frame::Stdio(StdioFrame {
+                session: 9,
+                stream: 1,
+                bytes,
+            })
+        };
+        vec![
+            Frame::Control(b"{\"type\":\"hello\"}".to_vec()),
+            Frame::Control(Vec::new()),
+            log(None, b"line\n\0\xff"),
+            log(Some(0), b""),
+            log(Some(u32::MAX), b"x"),
+            stdio(b"typed"),
+            stdio(b""),
+        ]
+    }
+
+    pub(crate) fn encoded(frame: &Frame) -> Vec<u8> {
+        let (head, payload) = frame.encode().unwrap();
+        [head.as_bytes(), payload].concat()
+    }
+
+    /// A small fixed generator: the same bytes in every run.
+    pub(crate) fn pseudo_random(seed: u64) -> impl FnMut() -> u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        }
+    }
+
+    #[test]
+    fn frames_come_back() {
+        for frame in examples() {
+            let mut bytes = encoded(&frame);
+            let length = bytes.len();
+            for cut in 0..length {
+                assert_eq!(decode(&bytes[..cut]).unwrap(), Decoded::Incomplete);
+            }
+            bytes.extend_from_slice(b"more");
+            assert_eq!(decode(&bytes).unwrap(), Decoded::Frame(frame, length));
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_documented() {
+        let frame = Frame::Log(LogFrame {
+            rank: 1,
+            stream: 2,
+            task: Some(3),
+            offset: 4,
+            bytes: vec![5],
+        });
+        let expected = [
+            0, 0, 0, 20, 2, 0, 0, 0, 1, 2, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 5,
+        ];
+        assert_eq!(encoded(&frame), expected);
+        let frame = Frame::Stdio(StdioFrame {
+            session: 1,
+            stream: 2,
+            bytes: vec![3],
+        });
+        assert_eq!(encoded(&frame), [0, 0, 0, 7, 3, 0, 0, 0, 1, 2, 3]);
+        assert_eq!(encoded(&Frame::Control(vec![9])), [0, 0, 0, 2, 1, 9]);
+    }
+
+    #[test]
+    fn lengths_out_of_bounds_are_refused_before_the_body() {
+        for stream in [[0, 0, 0, 0], [0, 0x80, 0, 1], [0xff; 4]] {
+            assert!(matches!(
+                decode(&stream),
+                Err(LinkError::FrameLength { .. })
+            ));
+        }
+        assert_eq!(decode(&[0, 0x80, 0, 0]).unwrap(), Decoded::Incomplete);
+        let large = Frame::Control(vec![0; MAX_FRAME]);
+        assert!(
+            matches!(large.encode(), Err(LinkError::FrameLength { length }) if length == MAX_FRAME + 1)
+        );
+    }
+
+    #[test]
+    fn bodies_too_short_or_wrong_are_malformed() {
+        for kind in [KIND_LOG, KIND_STDIO] {
+            assert!(matches!(
+                decode(&[0, 0, 0, 2, kind, 0]),
+                Err(LinkError::Malformed { .. })
+            ));
+        }
+        assert!(matches!(
+            decode(&[0, 0, 0, 2, KIND_CLOSE, 0]),
+            Err(LinkError::Malformed { .. })
+        ));
+        let mut log = encoded(&examples()[2]);
+        log[LENGTH_BYTES + 6] = 2;
+        assert!(matches!(
+            decode(&log),
+            Err(LinkError::Malformed { kind: "log", .. })
+        ));
+    }
+
+    #[test]
+    fn close_and_unknown_kinds_are_told_apart() {
+        assert_eq!(decode(&CLOSE).unwrap(), Decoded::Close);
+        assert_eq!(
+            decode(&[0, 0, 0, 3, 200, 1, 2, 9]).unwrap(),
+            Decoded::Unknown(7)
+        );
+    }
+
+    #[test]
+    fn json_is_read_from_control_frames_only() {
+        let frame = Frame::Control(b"[1,2]".to_vec());
+        assert_eq!(frame.parse_json::<Vec<u8>>().unwrap(), [1, 2]);
+        assert!(matches!(
+            frame.parse_json::<String>(),
+            Err(LinkError::Parse(_))
+        ));
+        assert!(matches!(
+            examples()[2].parse_json::<String>(),
+            Err(LinkError::NotControl { kind: "log" })
+        ));
+    }
+
+    #[test]
+    fn i12_debug_shows_no_bytes() {
+        let frame = Frame::Control(b"hunter2".to_vec());
+        assert_eq!(format!("{frame:?}"), "Control(7 bytes)");
+    }
+
+    #[test]
+    fn any_bytes_give_a_frame_or_an_error() {
+        let mut random = pseudo_random(1);
+        let mut frames = 0_u32;
+        for _ in 0..200_000 {
+            let length = usize::try_from(random() % 40).unwrap();
+            let mut bytes: Vec<u8> = (0..length).map(|_| random().to_le_bytes()[3]).collect();
+            if !random().is_multiple_of(4) && length > 4 {
+                // Mostly plausible lengths and kinds, else the length check hides all the rest.
+                let stated = u32::try_from(random() % 40).unwrap();
+                bytes[..4].copy_from_slice(&stated.to_be_bytes());
+                bytes[4] %= 5;
+            }
+            match decode(&bytes) {
+                Ok(Decoded::Frame(frame, used)) => {
+                    frames += 1;
+                    assert!(used <= bytes.len());
+                    let again = encoded(&frame);
+                    assert_eq!(again.len(), used);
+                    assert_eq!(decode(&again).unwrap(), Decoded::Frame(frame, used));
+                }
+                Ok(Decoded::Unknown(used)) => assert!(used <= bytes.len()),
+                Ok(Decoded::Incomplete | Decoded::Close) | Err(_) => {}
+            }
+        }
+        assert!(frames > 1000, "only {frames} frames were decoded");
+    }
+}

@@ -1,0 +1,185 @@
+//! What coordinator, executors and clients say to each other: the JSON control frames.
+//!
+//! Unknown fields are ignored and unknown types become `Unknown`, so that one release older and
+//! newer understand each other. Log bytes travel in binary frames, not here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use herd_core::exit::ProcessEnd;
+use herd_core::plan::Plan;
+use herd_core::result::RankResult;
+use serde::{Deserialize, Serialize};
+
+/// Version of this protocol, said in the first frame of each side.
+pub const VERSION: u32 = 1;
+
+/// From an executor or a client to the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum ToCoordinator {
+    /// An executor's first frame.
+    Hello(Hello),
+    /// A client's first frame.
+    Client {
+        /// [`VERSION`] of the client.
+        version: u32,
+    },
+    /// Sent each second so that silence means loss.
+    Heartbeat,
+    /// A rank's process started.
+    RankStarted {
+        /// Global rank.
+        rank: u32,
+        /// Process id on the node.
+        pid: u32,
+    },
+    /// A rank ended.
+    RankEnded(Box<RankResult>),
+    /// This node has finished the phase and all its log bytes were sent.
+    PhaseDone {
+        /// The phase.
+        phase: Phase,
+        /// How setup ended, in the setup phase.
+        #[serde(default)]
+        setup: Option<SetupResult>,
+    },
+    /// A client asks for the job's end.
+    Cancel {
+        /// Signal for the ranks.
+        signal: i32,
+        /// How long they may take, milliseconds; the plan's grace where absent.
+        grace_ms: Option<u64>,
+        /// Who asks, for the event.
+        by: String,
+    },
+    /// A type that this release does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What an executor says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`] of the executor.
+    pub version: u32,
+    /// Name of the node in the allocation; decides the node index.
+    pub node: String,
+    /// Process id of the executor.
+    pub pid: u32,
+    /// Address at which other nodes reach this one.
+    pub address: String,
+    /// A port that was free there, held until ranks start.
+    pub free_port: u16,
+}
+
+/// Part of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Preparing the node.
+    Setup,
+    /// Running the ranks.
+    Run,
+}
+
+/// How setup ended on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetupResult {
+    /// How its process ended.
+    pub end: ProcessEnd,
+    /// The last lines it wrote.
+    pub last_lines: Vec<String>,
+    /// Why it could not start, where it never ran.
+    #[serde(default)]
+    pub start_error: Option<String>,
+}
+
+/// From the coordinator to an executor or a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum FromCoordinator {
+    /// What the node is to be.
+    Assign(Box<Assign>),
+    /// Sent each second: the lease.
+    Heartbeat,
+    /// Begin a phase.
+    Start {
+        /// The phase.
+        phase: Phase,
+        /// Where ranks meet: node 0's address.
+        meeting_address: String,
+        /// Where ranks meet: a port that was free on node 0.
+        meeting_port: u16,
+    },
+    /// Stop what runs; sent again, stop it at once.
+    Cancel {
+        /// Signal for the ranks.
+        signal: i32,
+        /// How long they may take, milliseconds.
+        grace_ms: u64,
+    },
+    /// All is over: end what is left and exit.
+    Release,
+    /// A client's request was taken up.
+    Done,
+    /// The request was refused.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// A type that this release does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One node's part of the plan.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assign {
+    /// The plan; its generation fences older coordinators (I4).
+    pub plan: Plan,
+    /// Node index.
+    pub node: u32,
+    /// First global rank of this node.
+    pub first_rank: u32,
+    /// Names of all nodes, by index.
+    pub node_names: Vec<String>,
+    /// Addresses of all nodes, by index.
+    pub node_addresses: Vec<String>,
+    /// Values of the plan's `secret_names`.
+    pub secrets: BTreeMap<String, String>,
+    /// GPUs of this node as `CUDA_VISIBLE_DEVICES` names them; absent where GPUs are not managed.
+    pub gpus: Option<Vec<String>>,
+    /// CPUs of this node; absent where CPUs are not managed.
+    pub cpus: Option<Vec<usize>>,
+    /// Directory of this attempt, as the node sees it.
+    pub attempt_dir: String,
+    /// Whether the only rank gets the executor's standard input.
+    pub pass_stdin: bool,
+}
+
+impl fmt::Debug for Assign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the values of secrets (I12).
+        f.debug_struct("Assign")
+            .field("job", &self.plan.job)
+            .field("attempt", &self.plan.attempt)
+            .field("node", &self.node)
+            .field("secrets", &self.secrets.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_types_and_fields_are_tolerated() {
+        let unknown: ToCoordinator = serde_json::from_str(r#"{"type":"later","x":1}"#).unwrap();
+        assert_eq!(unknown, ToCoordinator::Unknown);
+        let beat: FromCoordinator =
+            serde_json::from_str(r#"{"type":"heartbeat","load":3}"#).unwrap();
+        assert_eq!(beat, FromCoordinator::Heartbeat);
+    }
+}

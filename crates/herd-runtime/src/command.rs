@@ -1,0 +1,30 @@
+//! How a job's command becomes an argument vector.
+
+use std::ffi::OsString;
+
+use herd_core::spec::Command;
+
+/// The argument vector: an `Argv` as it is, text through `bash -eo pipefail -c`.
+pub fn argv(command: &Command, login_shell: bool) -> Vec<OsString> {
+    match command {
+        Command::Argv(words) => words.iter().map(OsString::from).collect(),
+        Command::Shell(text) => {
+            let flags = if login_shell { "-leo" } else { "-eo" };
+            ["bash", flags, "pipefail", "-c", text].iter().map(OsString::from).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_runs_in_bash_and_words_run_as_they_are() {
+        let words = Command::Argv(vec!["a b".to_owned(), "$x".to_owned()]);
+        assert_eq!(argv(&words, false), ["a b", "$x"]);
+        let text = Command::Shell("echo \"$x\"\n".to_owned());
+        assert_eq!(argv(&text, false), ["bash", "-eo", "pipefail", "-c", "echo \"$x\"\n"]);
+        assert_eq!(argv(&text, true)[1], "-leo");
+    }
+}

@@ -1,0 +1,379 @@
+//! Decides what happens in one attempt: who is there, which phase runs, when it ends and how.
+//!
+//! Pure: messages, lost connections, requests and time come in as values; what is to be done goes
+//! out as [`Action`]s. The driver does them.
+
+use std::collections::BTreeMap;
+
+use herd_core::event::EventKind;
+use herd_core::exit;
+use herd_core::plan::Plan;
+use herd_core::result::{AttemptEnd, Failure, RankResult};
+use herd_core::rootcause;
+use herd_core::spec::SetupOn;
+use herd_core::state::AttemptState;
+use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
+
+/// A node that says nothing for this long is lost.
+pub const SILENCE_MS: u64 = 15_000;
+/// How long nodes may take to end after the ranks' grace, before they count as lost.
+const ENDING_MARGIN_MS: u64 = 10_000;
+/// SIGTERM's number; the signal that asks ranks to end.
+const SIGTERM: i32 = 15;
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Tell a node what it is to be.
+    Assign {
+        /// Node index.
+        node: usize,
+    },
+    /// Send to a node.
+    Send {
+        /// Node index.
+        node: usize,
+        /// The message.
+        message: FromCoordinator,
+    },
+    /// Write an event.
+    Event(EventKind),
+    /// The attempt is over.
+    Finish(Box<AttemptEnd>),
+}
+
+/// Who is there and what it said.
+#[derive(Clone, Debug)]
+struct Node {
+    name: String,
+    hello: Option<Hello>,
+    last_heard_ms: u64,
+    /// It has finished the present phase, or does not take part in it.
+    done: bool,
+    lost: bool,
+}
+
+/// Why the attempt is being stopped.
+#[derive(Clone, Debug)]
+enum Stop {
+    Failed(Option<Failure>),
+    Cancelled { code: u8 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Gathering,
+    In(Phase),
+    Finished,
+}
+
+/// One attempt's decisions.
+#[derive(Debug)]
+pub struct Coordinator {
+    plan: Plan,
+    nodes: Vec<Node>,
+    stage: Stage,
+    state: AttemptState,
+    began_ms: u64,
+    gang_timeout_ms: u64,
+    stop: Option<Stop>,
+    /// When the nodes must have ended; set with the first stop.
+    ending_by_ms: Option<u64>,
+    results: BTreeMap<u32, RankResult>,
+    actions: Vec<Action>,
+}
+
+impl Coordinator {
+    /// An attempt that waits for the nodes with these names.
+    pub fn new(plan: Plan, names: Vec<String>, gang_timeout_ms: u64, now_ms: u64) -> Self {
+        let nodes = names
+            .into_iter()
+            .map(|name| Node { name, hello: None, last_heard_ms: now_ms, done: false, lost: false })
+            .collect();
+        Self {
+            plan,
+            nodes,
+            stage: Stage::Gathering,
+            state: AttemptState::Starting,
+            began_ms: now_ms,
+            gang_timeout_ms,
+            stop: None,
+            ending_by_ms: None,
+            results: BTreeMap::new(),
+            actions: vec![Action::Event(EventKind::Attempt {
+                state: AttemptState::Starting,
+                failure: None,
+            })],
+        }
+    }
+
+    /// What is to be done now; empties the list.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// What each node said of itself, by index; `None` for one that is not there yet.
+    pub fn hellos(&self) -> Vec<Option<&Hello>> {
+        self.nodes.iter().map(|node| node.hello.as_ref()).collect()
+    }
+
+    /// Names of all nodes, by index.
+    pub fn names(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// A node says Hello. Returns its index, or why it is refused: a name belongs to its first
+    /// connection, and only names of the allocation are let in.
+    pub fn hello(&mut self, hello: Hello, now_ms: u64) -> Result<usize, String> {
+        let Some(index) = self.nodes.iter().position(|node| node.name == hello.node) else {
+            return Err(format!("`{}` is not a node of this attempt", hello.node));
+        };
+        if self.nodes[index].hello.is_some() || self.nodes[index].lost {
+            return Err(format!("`{}` is connected already or was given up", hello.node));
+        }
+        self.event(EventKind::NodeJoined {
+            node: as_u32(index),
+            name: hello.node.clone(),
+            pid: hello.pid,
+        });
+        self.nodes[index].hello = Some(hello);
+        self.nodes[index].last_heard_ms = now_ms;
+        if self.stop.is_some() {
+            self.nodes[index].done = true;
+        } else if self.nodes.iter().all(|node| node.hello.is_some()) {
+            for node in 0..self.nodes.len() {
+                self.actions.push(Action::Assign { node });
+            }
+            self.begin(if self.plan.setup.is_some() { Phase::Setup } else { Phase::Run });
+        }
+        Ok(index)
+    }
+
+    /// A node is alive.
+    pub fn heard(&mut self, node: usize, now_ms: u64) {
+        self.nodes[node].last_heard_ms = now_ms;
+    }
+
+    /// A rank's process started.
+    pub fn rank_started(&mut self, node: usize, rank: u32, pid: u32) {
+        self.event(EventKind::RankStarted { rank, node: as_u32(node), pid });
+    }
+
+    /// A rank ended; the first that fails stops all others.
+    pub fn rank_ended(&mut self, result: RankResult, now_ms: u64) {
+        self.event(EventKind::RankEnded {
+            rank: result.rank,
+            node: result.node,
+            end: result.end,
+            stopped: result.stopped,
+        });
+        let failed = !result.end.is_success() && !result.stopped;
+        self.results.insert(result.rank, result);
+        if failed {
+            self.begin_stop(Stop::Failed(None), SIGTERM, self.plan.grace.ms, now_ms);
+        }
+    }
+
+    /// A node finished a phase.
+    pub fn phase_done(
+        &mut self,
+        node: usize,
+        phase: Phase,
+        setup: Option<SetupResult>,
+        now_ms: u64,
+    ) {
+        if self.stage != Stage::In(phase) {
+            return;
+        }
+        self.nodes[node].done = true;
+        if let Some(setup) = setup.filter(|setup| !setup.end.is_success()) {
+            let failure = Failure::SetupFailed {
+                node: as_u32(node),
+                end: setup.end,
+                last_lines: setup.last_lines,
+                start_error: setup.start_error,
+            };
+            self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, self.plan.grace.ms, now_ms);
+        }
+        self.advance(now_ms);
+    }
+
+    /// A node's connection broke, its process died or it was silent for too long.
+    pub fn lost(&mut self, node: usize, detail: &str, now_ms: u64) {
+        if self.nodes[node].lost || self.stage == Stage::Finished {
+            return;
+        }
+        self.nodes[node].lost = true;
+        self.nodes[node].done = true;
+        let name = self.nodes[node].name.clone();
+        self.event(EventKind::NodeLost { name: name.clone(), detail: detail.to_owned() });
+        let failure = Failure::NodeLost { node: name, detail: detail.to_owned() };
+        self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, self.plan.grace.ms, now_ms);
+        self.advance(now_ms);
+    }
+
+    /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
+    pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
+        self.event(EventKind::CancelRequested { by: by.to_owned() });
+        let again = self.stop.is_some();
+        let grace = if again { 0 } else { grace_ms.unwrap_or(self.plan.grace.ms) };
+        if again {
+            self.ending_by_ms = Some(now_ms + ENDING_MARGIN_MS);
+            self.send_all(&FromCoordinator::Cancel { signal, grace_ms: 0 });
+        } else {
+            self.begin_stop(Stop::Cancelled { code }, signal, grace, now_ms);
+        }
+        self.advance(now_ms);
+    }
+
+    /// Time passes: gang, silence, walltime and ending have their bounds (I6).
+    pub fn tick(&mut self, now_ms: u64) {
+        if self.stage == Stage::Finished {
+            return;
+        }
+        if self.stage == Stage::Gathering
+            && self.stop.is_none()
+            && now_ms >= self.began_ms + self.gang_timeout_ms
+        {
+            let missing: Vec<usize> =
+                (0..self.nodes.len()).filter(|&i| self.nodes[i].hello.is_none()).collect();
+            let seconds = self.gang_timeout_ms / 1000;
+            for node in missing {
+                self.lost(node, &format!("did not register within {seconds} s"), now_ms);
+            }
+        }
+        for node in 0..self.nodes.len() {
+            let silent = now_ms.saturating_sub(self.nodes[node].last_heard_ms);
+            if self.nodes[node].hello.is_some() && !self.nodes[node].done && silent > SILENCE_MS {
+                self.lost(node, &format!("silent for {} s", silent / 1000), now_ms);
+            }
+        }
+        if let Some(walltime) = self.plan.walltime.filter(|_| self.stop.is_none()) {
+            let grace = self.plan.grace.ms.min(walltime.ms / 2);
+            if now_ms >= self.began_ms + walltime.ms - grace {
+                self.event(EventKind::CancelRequested { by: "walltime".to_owned() });
+                let failure = Failure::TimeLimit { seconds: walltime.ms.div_ceil(1000) };
+                self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, grace, now_ms);
+                self.advance(now_ms);
+            }
+        }
+        if self.ending_by_ms.is_some_and(|by| now_ms >= by) {
+            let late: Vec<usize> =
+                (0..self.nodes.len()).filter(|&i| !self.nodes[i].done).collect();
+            for node in late {
+                self.event(EventKind::BoundExpired {
+                    wait: "ending".to_owned(),
+                    detail: format!("{} did not report its end", self.nodes[node].name),
+                });
+                self.lost(node, "did not end in time", now_ms);
+            }
+        }
+    }
+
+    fn begin(&mut self, phase: Phase) {
+        self.stage = Stage::In(phase);
+        self.enter(match phase {
+            Phase::Setup => AttemptState::SettingUp,
+            Phase::Run => AttemptState::Running,
+        });
+        let first_only =
+            phase == Phase::Setup && self.plan.setup.as_ref().is_some_and(|s| s.on == SetupOn::First);
+        let (meeting_address, meeting_port) = self.nodes[0]
+            .hello
+            .as_ref()
+            .map(|hello| (hello.address.clone(), hello.free_port))
+            .unwrap_or_default();
+        for node in 0..self.nodes.len() {
+            let takes_part = !(first_only && node > 0);
+            self.nodes[node].done = !takes_part;
+            if takes_part {
+                let message = FromCoordinator::Start {
+                    phase,
+                    meeting_address: meeting_address.clone(),
+                    meeting_port,
+                };
+                self.actions.push(Action::Send { node, message });
+            }
+        }
+    }
+
+    /// Goes on when every node has finished what it was to do.
+    fn advance(&mut self, now_ms: u64) {
+        if self.stage == Stage::Finished {
+            return;
+        }
+        let waiting = self.nodes.iter().any(|node| !node.done);
+        if waiting && !(self.stage == Stage::Gathering && self.stop.is_some()) {
+            return;
+        }
+        if self.stop.is_none() && self.stage == Stage::In(Phase::Setup) && self.plan.run.is_some() {
+            self.begin(Phase::Run);
+            return;
+        }
+        self.finish(now_ms);
+    }
+
+    fn begin_stop(&mut self, stop: Stop, signal: i32, grace_ms: u64, now_ms: u64) {
+        if self.stop.is_some() {
+            return;
+        }
+        self.stop = Some(stop);
+        self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
+        self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
+    }
+
+    fn send_all(&mut self, message: &FromCoordinator) {
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].hello.is_some() && !self.nodes[node].lost {
+                self.actions.push(Action::Send { node, message: message.clone() });
+            }
+        }
+    }
+
+    fn finish(&mut self, now_ms: u64) {
+        let ranks: Vec<RankResult> = self.results.values().cloned().collect();
+        let (state, failure, exit_code) = match self.stop.take() {
+            None => (AttemptState::Succeeded, None, exit::SUCCESS),
+            Some(Stop::Cancelled { code }) => (AttemptState::Cancelled, None, code),
+            Some(Stop::Failed(given)) => {
+                let failure = given.or_else(|| {
+                    rootcause::first_cause(&ranks)
+                        .map(|first| Failure::RankFailed(Box::new(first.clone())))
+                });
+                let code = failure.as_ref().map_or(exit::HERD_FAILED, Failure::exit_code);
+                (AttemptState::Failed, failure, code)
+            }
+        };
+        self.enter_with(state, failure.clone());
+        self.stage = Stage::Finished;
+        self.send_all(&FromCoordinator::Release);
+        self.actions.push(Action::Finish(Box::new(AttemptEnd {
+            state,
+            failure,
+            exit_code,
+            ended_ms: now_ms,
+            ranks,
+        })));
+    }
+
+    fn enter(&mut self, state: AttemptState) {
+        self.enter_with(state, None);
+    }
+
+    fn enter_with(&mut self, state: AttemptState, failure: Option<Failure>) {
+        match self.state.step(state) {
+            Ok(next) => self.state = next,
+            // An attempt that is stopped before it ran still has one terminal event (I1).
+            Err(error) => self.event(EventKind::Warning { text: error.to_string() }),
+        }
+        self.event(EventKind::Attempt { state, failure });
+    }
+
+    fn event(&mut self, event: EventKind) {
+        self.actions.push(Action::Event(event));
+    }
+}
+
+fn as_u32(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

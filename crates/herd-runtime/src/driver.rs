@@ -1,0 +1,344 @@
+//! One process per attempt that owns it: starts executors, coordinates them, merges their logs,
+//! writes events and the one terminal record.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use herd_core::event::Event;
+use herd_core::exit;
+use herd_core::plan::Plan;
+use herd_core::result::AttemptEnd;
+use herd_jobdir::runlog::RunLogWriter;
+use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError};
+use herd_link::message::{Assign, FromCoordinator, ToCoordinator};
+use herd_link::{Channel, Frame, Key, LinkError};
+use thiserror::Error;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::clock::Clock;
+use crate::connections::{ConnectionId, Connections, Incoming};
+use crate::coordinator::{Action, Coordinator};
+use crate::executor::HEARTBEAT;
+use crate::executors::{Executors, Launch};
+use crate::guard;
+use crate::merge::Merger;
+use crate::signals::Signals;
+
+/// After Release, executors may take this long before they are killed.
+const RELEASE_BOUND: Duration = Duration::from_secs(3);
+
+/// What ranks get between TERM and KILL when the guard has died, milliseconds.
+const ORPHAN_GRACE_MS: u64 = 1000;
+
+/// One attempt and what it needs.
+#[derive(Debug)]
+pub struct Attempt {
+    /// What to run.
+    pub plan: Plan,
+    /// Values of the plan's secrets.
+    pub secrets: BTreeMap<String, String>,
+    /// The job's key.
+    pub key: Key,
+    /// Where this attempt's records go.
+    pub dir: AttemptDir,
+    /// Where the merged log goes.
+    pub run_log: RunLogWriter,
+    /// Where the coordinator listens.
+    pub listen: SocketAddr,
+    /// How long nodes may take to register.
+    pub gang_timeout: Duration,
+    /// Nodes by index.
+    pub nodes: Vec<NodePlan>,
+    /// The program of the executors and its first arguments.
+    pub executor: Vec<OsString>,
+    /// File with the job's key, for executors.
+    pub key_file: PathBuf,
+    /// Whether the only rank gets this process's standard input.
+    pub pass_stdin: bool,
+}
+
+/// One emulated or allocated node.
+#[derive(Clone, Debug, Default)]
+pub struct NodePlan {
+    /// Its name; decides its identity.
+    pub name: String,
+    /// Its GPUs, where managed.
+    pub gpus: Option<Vec<String>>,
+    /// Its CPUs, where managed.
+    pub cpus: Option<Vec<usize>>,
+}
+
+/// Why an attempt could not be driven to its end.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The job directory could not be written.
+    #[error("could not keep the attempt's records")]
+    Records(#[from] JobDirError),
+    /// The coordinator's port could not be opened.
+    #[error("could not open the coordinator's port on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the link says.
+        #[source]
+        source: LinkError,
+    },
+    /// An executor could not be started.
+    #[error("could not start the executor of {node}")]
+    Executor {
+        /// Node's name.
+        node: String,
+        /// Why.
+        #[source]
+        source: herd_launch::SpawnError,
+    },
+}
+
+/// Who a connection belongs to.
+#[derive(Clone, Copy)]
+enum Peer {
+    Node(usize),
+    Client,
+}
+
+/// Drives one attempt to its one terminal record (I1). Signals count as requests to cancel.
+pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
+    let clock = Clock::start();
+    let channel = Channel { job: attempt.plan.job.to_string(), attempt: attempt.plan.attempt };
+    let connections = Connections::bind(attempt.listen, &attempt.key, &channel)
+        .await
+        .map_err(|source| DriverError::Listen { address: attempt.listen, source })?;
+    let address = connections.local_addr();
+    attempt.dir.write_driver(&DriverInfo::of_this_process(address.to_string()))?;
+    let events = attempt.dir.event_writer()?;
+    let launches = attempt.nodes.iter().map(|node| Launch {
+        node: node.name.clone(),
+        argv: executor_argv(&attempt, address, &node.name),
+        log: attempt.dir.path().join("nodes").join(&node.name).join("executor.log"),
+        pass_stdin: attempt.pass_stdin,
+    });
+    let executors = Executors::start(launches.collect())
+        .map_err(|(node, source)| DriverError::Executor { node, source })?;
+    let names = attempt.nodes.iter().map(|node| node.name.clone()).collect();
+    let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
+    let coordinator = Coordinator::new(attempt.plan.clone(), names, gang_ms, clock.now_ms());
+    let mut driver = Driver {
+        clock,
+        coordinator,
+        connections,
+        executors,
+        events,
+        peers: BTreeMap::new(),
+        node_connections: BTreeMap::new(),
+        merger: Merger::new(&attempt.plan, attempt.run_log),
+        plan: attempt.plan,
+        secrets: attempt.secrets,
+        nodes: attempt.nodes,
+        dir: attempt.dir,
+        pass_stdin: attempt.pass_stdin,
+        end: None,
+    };
+    driver.drive(signals).await
+}
+
+fn executor_argv(attempt: &Attempt, coordinator: SocketAddr, node: &str) -> Vec<OsString> {
+    let mut argv = attempt.executor.clone();
+    let options = [
+        ("--coordinator", coordinator.to_string()),
+        ("--job", attempt.plan.job.to_string()),
+        ("--attempt", attempt.plan.attempt.to_string()),
+        ("--node", node.to_owned()),
+        ("--address", coordinator.ip().to_string()),
+    ];
+    for (name, value) in options {
+        argv.push(name.into());
+        argv.push(value.into());
+    }
+    argv.push("--key-file".into());
+    argv.push(attempt.key_file.clone().into());
+    argv
+}
+
+struct Driver {
+    clock: Clock,
+    coordinator: Coordinator,
+    connections: Connections,
+    executors: Executors,
+    events: EventWriter,
+    peers: BTreeMap<ConnectionId, Peer>,
+    node_connections: BTreeMap<usize, ConnectionId>,
+    merger: Merger,
+    plan: Plan,
+    secrets: BTreeMap<String, String>,
+    nodes: Vec<NodePlan>,
+    dir: AttemptDir,
+    pass_stdin: bool,
+    end: Option<AttemptEnd>,
+}
+
+impl Driver {
+    async fn drive(&mut self, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
+        let mut beat = interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.act();
+            if let Some(end) = self.end.take() {
+                self.merger.finish(self.clock.now_ms());
+                self.executors.finish(RELEASE_BOUND).await;
+                self.dir.write_end(&end, Durability::Machine)?;
+                return Ok(end);
+            }
+            tokio::select! {
+                incoming = self.connections.next() => {
+                    self.handle(incoming);
+                    while let Some(incoming) = self.connections.try_next() {
+                        self.handle(incoming);
+                    }
+                    self.merger.flush();
+                }
+                signal = signals.next() => {
+                    let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
+                    let by = format!("signal {signal}");
+                    // Without a guard nobody ends what is left after us: two seconds remain (I5).
+                    let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
+                    let now = self.clock.now_ms();
+                    self.coordinator.cancel(signal, grace_ms, code, &by, now);
+                }
+                (node, how) = self.executors.next_exit() => {
+                    self.coordinator.lost(node, &how, self.clock.now_ms());
+                    self.executors.end_orphans();
+                }
+                _ = beat.tick() => {
+                    for &id in self.node_connections.values() {
+                        self.connections.send(id, FromCoordinator::Heartbeat);
+                    }
+                    self.coordinator.tick(self.clock.now_ms());
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, (id, incoming): (ConnectionId, Incoming)) {
+        let now = self.clock.now_ms();
+        let peer = self.peers.get(&id).copied();
+        match (incoming, peer) {
+            (Incoming::Frame(Frame::Log(log)), Some(Peer::Node(node))) => {
+                self.coordinator.heard(node, now);
+                self.merger.merge(node, &log, now);
+            }
+            (Incoming::Frame(Frame::Control(bytes)), peer) => {
+                let message = serde_json::from_slice(&bytes).unwrap_or(ToCoordinator::Unknown);
+                match peer {
+                    Some(Peer::Node(node)) => self.from_node(node, message, now),
+                    Some(Peer::Client) => self.from_client(id, message, now),
+                    None => self.introduce(id, message, now),
+                }
+            }
+            (Incoming::Frame(Frame::Log(_) | Frame::Stdio(_)), _) => {}
+            (Incoming::Ended(how), Some(Peer::Node(node))) => {
+                self.peers.remove(&id);
+                self.node_connections.remove(&node);
+                self.coordinator.lost(node, &how, now);
+            }
+            (Incoming::Ended(_), _) => {
+                self.peers.remove(&id);
+            }
+        }
+    }
+
+    fn introduce(&mut self, id: ConnectionId, message: ToCoordinator, now: u64) {
+        match message {
+            ToCoordinator::Hello(hello) => match self.coordinator.hello(hello, now) {
+                Ok(node) => {
+                    self.peers.insert(id, Peer::Node(node));
+                    self.node_connections.insert(node, id);
+                }
+                Err(reason) => self.connections.send(id, FromCoordinator::Refused { reason }),
+            },
+            ToCoordinator::Client { .. } => {
+                self.peers.insert(id, Peer::Client);
+            }
+            _ => {
+                let reason = "the first frame must be hello or client".to_owned();
+                self.connections.send(id, FromCoordinator::Refused { reason });
+            }
+        }
+    }
+
+    fn from_node(&mut self, node: usize, message: ToCoordinator, now: u64) {
+        self.coordinator.heard(node, now);
+        match message {
+            ToCoordinator::RankStarted { rank, pid } => {
+                self.coordinator.rank_started(node, rank, pid);
+            }
+            ToCoordinator::RankEnded(result) => self.coordinator.rank_ended(*result, now),
+            ToCoordinator::PhaseDone { phase, setup } => {
+                self.coordinator.phase_done(node, phase, setup, now);
+            }
+            ToCoordinator::Heartbeat
+            | ToCoordinator::Hello(_)
+            | ToCoordinator::Client { .. }
+            | ToCoordinator::Cancel { .. }
+            | ToCoordinator::Unknown => {}
+        }
+    }
+
+    fn from_client(&mut self, id: ConnectionId, message: ToCoordinator, now: u64) {
+        match message {
+            ToCoordinator::Cancel { signal, grace_ms, by } => {
+                self.coordinator.cancel(signal, grace_ms, exit::CANCELLED, &by, now);
+                self.connections.send(id, FromCoordinator::Done);
+            }
+            _ => {
+                let reason = "this release does not know that request".to_owned();
+                self.connections.send(id, FromCoordinator::Refused { reason });
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        for action in self.coordinator.take_actions() {
+            match action {
+                Action::Assign { node } => {
+                    let assign = self.assignment(node);
+                    self.send(node, FromCoordinator::Assign(Box::new(assign)));
+                }
+                Action::Send { node, message } => self.send(node, message),
+                // A full disk must not end the job: the ranks' own records matter more.
+                Action::Event(kind) => {
+                    let event = Event { time_ms: self.clock.now_ms(), kind };
+                    drop(self.events.write(&event));
+                }
+                Action::Finish(end) => self.end = Some(*end),
+            }
+        }
+    }
+
+    fn send(&mut self, node: usize, message: FromCoordinator) {
+        if let Some(&id) = self.node_connections.get(&node) {
+            self.connections.send(id, message);
+        }
+    }
+
+    fn assignment(&self, node: usize) -> Assign {
+        let index = u32::try_from(node).unwrap_or(u32::MAX);
+        let addresses = self.coordinator.hellos().into_iter();
+        Assign {
+            plan: self.plan.clone(),
+            node: index,
+            first_rank: index * self.plan.ranks_per_node,
+            node_names: self.coordinator.names(),
+            node_addresses: addresses
+                .map(|hello| hello.map(|h| h.address.clone()).unwrap_or_default())
+                .collect(),
+            secrets: self.secrets.clone(),
+            gpus: self.nodes[node].gpus.clone(),
+            cpus: self.nodes[node].cpus.clone(),
+            attempt_dir: self.dir.path().to_string_lossy().into_owned(),
+            pass_stdin: self.pass_stdin,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `herd run` and `herd submit` from outside: real executors over the real link, real processes.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{Herd, assert_code, eventually, pid_of, signal, stderr, stdout};
+
+#[test]
+fn one_command_runs_and_its_streams_stay_apart() {
+    let herd = Herd::new();
+    let output = herd.run(&["run", "--", "sh", "-c", "echo out; echo err >&2"]);
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "out\n");
+    assert!(stderr(&output).contains("err\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn i8_exit_codes_reach_the_caller() {
+    let herd = Herd::new();
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -9 $$", 137),
+        ("kill -11 $$", 139),
+    ] {
+        assert_code(&herd.run(&["run", "--", "sh", "-c", script]), code);
+    }
+    assert_code(&herd.run(&["run", "--", "no-such-program-anywhere"]), 127);
+    let plain = herd.file("plain.txt", "not a program");
+    assert_code(&herd.run(&["run", "--", plain.to_str().unwrap()]), 126);
+}
+
+#[test]
+fn i8_the_time_limit_is_124() {
+    let herd = Herd::new();
+    assert_code(&herd.run(&["run", "-t", "2s", "--", "sleep", "600"]), 124);
+}
+
+#[test]
+fn two_nodes_have_their_identity_and_prefixes() {
+    let herd = Herd::new();
+    let script =
+        "echo $HERD_NODE_RANK/$HERD_NUM_NODES $HERD_RANK/$HERD_WORLD_SIZE $SKYPILOT_NODE_RANK";
+    let output = herd.run(&["run", "-N", "2", "--", "sh", "-c", script]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        ["(node0, rank=0) 0/2 0/2 0", "(node1, rank=1) 1/2 1/2 1"]
+    );
+}
+
+#[test]
+fn pytorch_ranks_get_the_variables_of_torchrun() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "type: pytorch\nnodes: 2\nprocs_per_node: 2\nrun: 'echo $RANK $LOCAL_RANK $WORLD_SIZE \
+         $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR ${MASTER_PORT:+port}'\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "(node0, rank=0) 0 0 4 2 0 127.0.0.1 port",
+            "(node0, rank=1) 1 1 4 2 0 127.0.0.1 port",
+            "(node1, rank=2) 2 0 4 2 1 127.0.0.1 port",
+            "(node1, rank=3) 3 1 4 2 1 127.0.0.1 port",
+        ]
+    );
+}
+
+#[test]
+fn setup_runs_before_any_rank_and_its_failure_is_the_jobs() {
+    let herd = Herd::new();
+    let marker = herd.path("marker");
+    let text = format!(
+        "nodes: 2\nsetup: {{run: 'touch {0}', on: first}}\nrun: test -e {0}\n",
+        marker.display()
+    );
+    herd.file("job.yaml", &text);
+    assert_code(&herd.run(&["run", "job.yaml"]), 0);
+    herd.file("bad.yaml", "setup: 'echo no; exit 9'\nrun: echo never\n");
+    let output = herd.run(&["run", "bad.yaml"]);
+    assert_code(&output, 9);
+    assert!(!stdout(&output).contains("never"));
+}
+
+#[test]
+fn the_first_failing_rank_is_named_and_its_peers_end() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "type: pytorch\nprocs_per_node: 3\nrun: 'if [ $RANK = 1 ]; then echo broken pipe dream \
+         >&2; exit 5; fi; exec sleep 600'\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 5);
+    let text = stderr(&output);
+    assert!(
+        text.contains("rank 1") && text.contains("broken pipe dream"),
+        "{text}"
+    );
+}
+
+#[test]
+fn values_arrive_byte_identical() {
+    let herd = Herd::new();
+    let show = "import os,sys; sys.stdout.write(ascii((os.environ['TRICKY'], sys.argv[1])))";
+    let text = format!(
+        "env: {{TRICKY: \"a'b\\\"c\\n$HOME \\\\ ü\"}}\nrun: [python3, -c, \"{show}\", \"x'y\\\"z\\n$HOME \\\\ ü\"]\n"
+    );
+    herd.file("job.yaml", &text);
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 0);
+    assert_eq!(
+        stdout(&output),
+        r#"('a\'b"c\n$HOME \\ \xfc', 'x\'y"z\n$HOME \\ \xfc')"#
+    );
+}
+
+#[test]
+fn stdin_reaches_the_only_rank() {
+    let herd = Herd::new();
+    let input = herd.file("input", "hello\n");
+    let output = herd
+        .command(&["run", "--", "cat"])
+        .stdin(fs::File::open(input).unwrap())
+        .output()
+        .unwrap();
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "hello\n");
+}
+
+#[test]
+fn i7_merged_output_loses_no_line_of_64_busy_ranks() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "type: pytorch\nprocs_per_node: 64\nrun: 'for i in $(seq 200); do echo $RANK:$i; done'\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    for rank in 0..64 {
+        let prefix = format!("(node0, rank={rank}) ");
+        let lines: Vec<&str> = text
+            .lines()
+            .filter_map(|l| l.strip_prefix(&prefix))
+            .collect();
+        let expected: Vec<String> = (1..=200).map(|i| format!("{rank}:{i}")).collect();
+        assert_eq!(lines, expected);
+    }
+}
+
+#[test]
+fn ctrl_c_once_gives_grace_and_ends_with_130() {
+    let herd = Herd::new();
+    let ready = herd.path("ready");
+    let text = format!(
+        "trap 'echo saved; exit 0' INT TERM\ntouch {}\nwhile :; do sleep 0.1; done\n",
+        ready.display()
+    );
+    herd.file("graceful.sh", &text);
+    let run = herd.start(&["run", "--", "bash", "graceful.sh"]);
+    eventually("the trap", || ready.exists());
+    signal(pid_of(&run), "-INT");
+    let output = run.wait_with_output().unwrap();
+    assert_code(&output, 130);
+    assert!(stdout(&output).contains("saved"), "{}", stdout(&output));
+}
+
+#[test]
+fn submit_detaches_wait_returns_the_code_and_cancel_ends() {
+    let herd = Herd::new();
+    let submitted = herd.run(&["submit", "--", "sh", "-c", "exit 6"]);
+    assert_code(&submitted, 0);
+    let id = stdout(&submitted).trim().to_owned();
+    assert_code(&herd.run(&["wait", &id]), 6);
+
+    let submitted = herd.run(&["submit", "--", "sleep", "600"]);
+    let id = stdout(&submitted).trim().to_owned();
+    eventually("RUNNING", || {
+        stdout(&herd.run(&["status", &id])).contains("RUNNING")
+    });
+    assert_code(&herd.run(&["cancel", &id]), 0);
+    assert_code(&herd.run(&["wait", &id]), 130);
+    assert!(stdout(&herd.run(&["status", &id])).contains("CANCELLED"));
+}
+
+#[test]
+fn i12_a_secret_is_seen_by_the_rank_alone() {
+    let herd = Herd::new();
+    herd.file("token", "s3cr3t-value\n");
+    herd.file(
+        "job.yaml",
+        "secrets: {TOKEN: {file: token}}\nrun: '[ ${#TOKEN} = 12 ] && echo right'\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "right\n");
+    let found = Command::new("grep")
+        .args(["-rl", "s3cr3t-value"])
+        .arg(herd.path("home"))
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&found), "", "no record may hold the secret");
+}
+
+#[test]
+fn retry_makes_a_new_attempt() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "retry: {max: 2, on: ['exit:75'], backoff: 10ms}\nrun: 'echo attempt $HERD_ATTEMPT; [ \
+         $HERD_ATTEMPT = 3 ] || exit 75'\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "attempt 1\nattempt 2\nattempt 3\n");
+}
