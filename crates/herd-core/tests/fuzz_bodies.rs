@@ -141,14 +141,14 @@ fn durations() {
     mutate("duration", bodies::duration);
 }
 
-/// One piece repeated up to the size limit: nothing may take time or memory without bound.
+/// One piece repeated many times: nothing may take time or memory without bound.
 #[test]
-fn a_megabyte_of_one_piece() {
+fn much_of_one_piece() {
     for token in TOKENS
         .iter()
         .chain(&["a: ", "a", "[]", "{a: ", "&a [*a", "? - ", "'a' ", "[1]"])
     {
-        let text = token.repeat((1 << 20) / token.len());
+        let text = token.repeat((1 << 18) / token.len());
         bodies::job_file(text.as_bytes());
         bodies::job_file(format!("run: a\nenv: {text}").as_bytes());
         bodies::hostlist(text.as_bytes());

@@ -168,11 +168,15 @@ pub(crate) fn secret_lines(root: &Node) -> BTreeSet<u32> {
 fn scalar_lines(node: &Node, lines: &mut BTreeSet<u32>) {
     match &node.value {
         Value::Scalar(_) => lines.extend(node.position.line..=node.end_line),
-        Value::Sequence(items) => items.iter().for_each(|item| scalar_lines(item, lines)),
+        Value::Sequence(items) => {
+            for item in items {
+                scalar_lines(item, lines);
+            }
+        }
         Value::Mapping(entries) => {
-            entries
-                .iter()
-                .for_each(|entry| scalar_lines(&entry.value, lines));
+            for entry in entries {
+                scalar_lines(&entry.value, lines);
+            }
         }
     }
 }
