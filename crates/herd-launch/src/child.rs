@@ -23,7 +23,7 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// How long it may take after SIGKILL before it is given up (uninterruptible sleep).
 const LEFTOVER_ABANDON: Duration = Duration::from_secs(5);
 /// First and longest pause between looks at a group that is ending; it has no descriptor to wait on.
-const LEFTOVER_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+const LEFTOVER_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// How long a dropped child may take to die before its end is left to the system.
 const DROP_BOUND: Timespec = Timespec {
     tv_sec: 0,
@@ -266,7 +266,8 @@ impl Child {
 
     pub(crate) fn poll_leftovers(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         while let Some(left) = &mut self.leftovers {
-            if group_is_empty(self.pid) {
+            // The look through all processes is for groups of which only zombies are left.
+            if group_is_empty(self.pid) || !crate::tree::group_has_living(self.pid) {
                 self.leftovers = None;
                 break;
             }

@@ -453,7 +453,8 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
             "not a regular file",
         ));
     }
-    let remote = rustix::fs::fstatfs(&file).map_or(true, |stat| !is_local(stat.f_type as u64));
+    let remote =
+        rustix::fs::fstatfs(&file).map_or(true, |stat| !is_local(stat.f_type.cast_unsigned()));
     Ok((file, remote))
 }
 

@@ -1,5 +1,7 @@
 //! Following real files that real threads write.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
