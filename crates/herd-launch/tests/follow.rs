@@ -306,3 +306,33 @@ async fn thousands_of_short_files_pass_through() {
         ));
     }
 }
+
+#[tokio::test]
+async fn a_long_backlog_does_not_keep_a_quiet_file_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let (quiet, large) = (
+        directory.path().join("quiet"),
+        directory.path().join("large"),
+    );
+    fs::write(&quiet, "").unwrap();
+    let mut follower = Follower::new();
+    follower.add(FileId(1), &quiet);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(20), follower.next())
+            .await
+            .is_err()
+    );
+    let chunks = 2000;
+    File::create(&large)
+        .unwrap()
+        .set_len(chunks * CHUNK_MAX as u64)
+        .unwrap();
+    follower.add(FileId(2), &large);
+    append(&quiet).write_all(b"now").unwrap();
+    for _ in 0..chunks {
+        if let Followed::Chunk { id: FileId(1), .. } = next(&mut follower).await {
+            return;
+        }
+    }
+    panic!("the quiet file came last");
+}
