@@ -1,38 +1,66 @@
-//! Which of several failed ranks failed first.
+//! Which rank failed first, out of the ends of all ranks.
+//!
+//! The first failure usually ends the others: they lose a peer, or herd stops them. The blame
+//! belongs to the earliest failure that herd did not cause, by the time its end was observed. A
+//! rank's own record of its error counts only where it is clearly earlier than its end, since it
+//! has whole seconds and the clock of another machine.
 
 use crate::result::RankResult;
 
-/// An error file's time counts in whole seconds; it decides only where it is earlier by more.
-const RESOLUTION_MS: u64 = 1000;
+/// How much earlier than the observed end an error file must be before it is believed.
+const CLEARLY_EARLIER_MS: u64 = 1000;
 
-/// The rank that failed first, and not because herd stopped it: by the observed end, or by its own
-/// error file where that is earlier by more than a second (worker-launcher specification §9, D12).
-/// Among equals the lowest rank.
-pub fn first_cause(results: &[RankResult]) -> Option<&RankResult> {
-    let failed = results.iter().filter(|result| !result.end.is_success());
-    failed.min_by_key(|result| (result.stopped, failure_time(result), result.rank))
+/// The failure that came first, where any rank failed.
+pub fn first_cause(ranks: &[RankResult]) -> Option<&RankResult> {
+    ranks.iter().filter(|rank| failed(rank)).min_by_key(|rank| {
+        let recorded = recorded_ms(rank);
+        (
+            rank.stopped,
+            failure_ms(rank),
+            recorded.unwrap_or(u64::MAX),
+            rank.rank,
+        )
+    })
 }
 
-fn failure_time(result: &RankResult) -> u64 {
-    let told = result.error.as_ref().and_then(|error| error.timestamp_ms);
-    match told {
-        Some(told) if told > 0 && told + RESOLUTION_MS < result.ended_ms => told,
-        _ => result.ended_ms,
+/// Whether the rank ended badly or never ran.
+pub fn failed(rank: &RankResult) -> bool {
+    rank.start_error.is_some() || !rank.end.is_success()
+}
+
+/// When it failed: its observed end, unless its own record is clearly earlier.
+fn failure_ms(rank: &RankResult) -> u64 {
+    match recorded_ms(rank) {
+        Some(recorded) if recorded.saturating_add(CLEARLY_EARLIER_MS) < rank.ended_ms => {
+            // Whole seconds are cut off: the error may be as late as the end of its second.
+            let rounding = if recorded.is_multiple_of(1000) {
+                999
+            } else {
+                0
+            };
+            recorded.saturating_add(rounding).min(rank.ended_ms)
+        }
+        Some(_) | None => rank.ended_ms,
     }
+}
+
+fn recorded_ms(rank: &RankResult) -> Option<u64> {
+    rank.error.as_ref().and_then(|error| error.timestamp_ms)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exit::ProcessEnd;
+    use crate::result::RankError;
 
-    fn rank(rank: u32, ended_ms: u64, stopped: bool) -> RankResult {
+    fn ended(rank: u32, end: ProcessEnd, ended_ms: u64) -> RankResult {
         RankResult {
             rank,
             node: 0,
-            end: ProcessEnd::Exited(1),
+            end,
             ended_ms,
-            stopped,
+            stopped: false,
             start_error: None,
             error: None,
             last_lines: Vec::new(),
@@ -41,10 +69,95 @@ mod tests {
         }
     }
 
+    fn recorded(rank: u32, ended_ms: u64, timestamp_ms: u64) -> RankResult {
+        let message = "ValueError: x".to_owned();
+        let error = RankError {
+            message,
+            traceback: None,
+            timestamp_ms: Some(timestamp_ms),
+        };
+        RankResult {
+            error: Some(error),
+            ..ended(rank, ProcessEnd::Exited(1), ended_ms)
+        }
+    }
+
+    fn blamed(ranks: &[RankResult]) -> Option<u32> {
+        first_cause(ranks).map(|rank| rank.rank)
+    }
+
     #[test]
-    fn row36_the_earliest_end_is_the_cause_and_stopped_ranks_come_last() {
-        let results = [rank(0, 50, true), rank(1, 90, false), rank(2, 80, false)];
-        assert_eq!(first_cause(&results).map(|r| r.rank), Some(2));
-        assert_eq!(first_cause(&[]), None);
+    fn nobody_is_blamed_when_all_went_well() {
+        assert_eq!(blamed(&[]), None);
+        assert_eq!(blamed(&[ended(0, ProcessEnd::Exited(0), 5)]), None);
+    }
+
+    #[test]
+    fn row36_the_earlier_end_wins_over_the_lower_rank() {
+        let ranks = [
+            ended(0, ProcessEnd::Exited(1), 20),
+            ended(3, ProcessEnd::Exited(2), 10),
+        ];
+        assert_eq!(blamed(&ranks), Some(3));
+        let tie = [
+            ended(3, ProcessEnd::Exited(2), 10),
+            ended(1, ProcessEnd::Exited(1), 10),
+        ];
+        assert_eq!(blamed(&tie), Some(1));
+    }
+
+    #[test]
+    fn d12_ranks_that_herd_stopped_come_last() {
+        let stopped = RankResult {
+            stopped: true,
+            ..ended(0, ProcessEnd::Signaled(15), 5)
+        };
+        assert_eq!(
+            blamed(&[stopped.clone(), ended(1, ProcessEnd::Exited(1), 9)]),
+            Some(1)
+        );
+        assert_eq!(blamed(&[stopped]), Some(0));
+    }
+
+    #[test]
+    fn d12_whole_seconds_do_not_blame_the_wrong_rank() {
+        // Rank 1 failed at 10.2 s without a file; rank 0 a moment later, its file says 10 s.
+        let ranks = [
+            recorded(0, 10_300, 10_000),
+            ended(1, ProcessEnd::Signaled(9), 10_200),
+        ];
+        assert_eq!(blamed(&ranks), Some(1));
+        // Rank 0 said so two seconds before its end: it was first.
+        let ranks = [
+            recorded(0, 12_500, 10_000),
+            ended(1, ProcessEnd::Exited(1), 11_800),
+        ];
+        assert_eq!(blamed(&ranks), Some(0));
+        // Its second had not ended when rank 1 failed.
+        let ranks = [
+            recorded(0, 12_500, 10_000),
+            ended(1, ProcessEnd::Exited(1), 10_400),
+        ];
+        assert_eq!(blamed(&ranks), Some(1));
+    }
+
+    #[test]
+    fn error_files_break_ties() {
+        let ranks = [
+            ended(0, ProcessEnd::Exited(1), 10_500),
+            recorded(1, 10_500, 10_000),
+            recorded(2, 10_500, 9_900),
+        ];
+        assert_eq!(blamed(&ranks), Some(2));
+    }
+
+    #[test]
+    fn a_rank_that_never_ran_can_be_the_cause() {
+        let mut never = ended(2, ProcessEnd::Exited(127), 1);
+        never.start_error = Some("no such file".to_owned());
+        assert_eq!(
+            blamed(&[ended(0, ProcessEnd::Exited(1), 3), never]),
+            Some(2)
+        );
     }
 }

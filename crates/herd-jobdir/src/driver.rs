@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(reused.liveness(), Liveness::Dead);
         let rebooted = DriverInfo {
             boot_id: String::from("before"),
-            ..here.clone()
+            ..here
         };
         assert_eq!(rebooted.liveness(), Liveness::Dead);
     }

@@ -32,6 +32,10 @@ pub struct Kept {
 
 /// How much is kept. Absent bounds do not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "each field is a bound, and says so"
+)]
 pub struct Policy {
     /// Finished jobs older than this go, milliseconds since their end.
     pub max_age_ms: Option<u64>,

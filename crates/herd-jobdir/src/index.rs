@@ -91,20 +91,19 @@ pub fn list(home: &Home, limit: usize) -> Result<Vec<Listed>, JobDirError> {
     let mut listed = Vec::new();
     let mut settled = Vec::new();
     for entry in entries(home)?.into_iter().take(limit) {
-        let brief = match entry.settled.clone() {
-            Some(brief) => brief,
-            None => {
-                let Ok(now) = home.open(entry.id).and_then(|job| status(&job)) else {
-                    continue;
-                };
-                if now.brief.settled {
-                    settled.push(Entry {
-                        settled: Some(now.brief.clone()),
-                        ..entry.clone()
-                    });
-                }
-                now.brief
+        let brief = if let Some(brief) = entry.settled.clone() {
+            brief
+        } else {
+            let Ok(now) = home.open(entry.id).and_then(|job| status(&job)) else {
+                continue;
+            };
+            if now.brief.settled {
+                settled.push(Entry {
+                    settled: Some(now.brief.clone()),
+                    ..entry.clone()
+                });
             }
+            now.brief
         };
         listed.push(Listed {
             id: entry.id,

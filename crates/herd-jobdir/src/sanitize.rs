@@ -253,7 +253,7 @@ fn clean_prefix(input: &[u8]) -> usize {
 }
 
 fn is_clean(byte: u8) -> bool {
-    (byte.wrapping_sub(0x20) < 0x5f) | (byte == b'\n') | (byte == b'\t') | (byte == b'\r')
+    matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// How long it may take after SIGKILL before it is given up (uninterruptible sleep).
 const LEFTOVER_ABANDON: Duration = Duration::from_secs(5);
 /// First and longest pause between looks at a group that is ending; it has no descriptor to wait on.
-const LEFTOVER_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+const LEFTOVER_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// How long a dropped child may take to die before its end is left to the system.
 const DROP_BOUND: Timespec = Timespec {
     tv_sec: 0,
@@ -232,7 +232,7 @@ impl Child {
         }
     }
 
-    /// Looks whether it has ended, without waiting.
+    /// Looks whether it has ended, without waiting. Within a tokio runtime, as all waiting.
     pub fn try_exit(&mut self) -> Option<ExitInfo> {
         if self.exit.is_some() {
             return self.exit;
@@ -266,7 +266,8 @@ impl Child {
 
     pub(crate) fn poll_leftovers(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         while let Some(left) = &mut self.leftovers {
-            if group_is_empty(self.pid) {
+            // The look through all processes is for groups of which only zombies are left.
+            if group_is_empty(self.pid) || !crate::tree::group_has_living(self.pid) {
                 self.leftovers = None;
                 break;
             }
@@ -331,5 +332,32 @@ impl Drop for Child {
             let _ready = rustix::event::poll(&mut fds, Some(&DROP_BOUND));
         }
         let _reaped = sys::reap(self.pid, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spawn::{ProcessSpec, spawn};
+
+    #[tokio::test]
+    async fn without_a_pidfd_the_end_is_seen_as_well() {
+        let argv = ["/bin/sh", "-c", "kill -STOP $$; exit 3"]
+            .map(Into::into)
+            .to_vec();
+        let mut child = spawn(ProcessSpec::new(argv, Vec::new(), "/")).unwrap();
+        child.watch = Watch::Idle(None);
+        let waited = tokio::time::timeout(POLL * 2, child.wait()).await;
+        assert!(waited.is_err());
+        // It may not have stopped itself yet: a CONT before that is lost.
+        let ended = tokio::time::timeout(Duration::from_secs(10), async {
+            loop {
+                child.signal(Signal::CONT).unwrap();
+                if let Ok(info) = tokio::time::timeout(POLL * 2, child.wait()).await {
+                    break info;
+                }
+            }
+        });
+        assert_eq!(ended.await.unwrap().end, ProcessEnd::Exited(3));
     }
 }

@@ -27,6 +27,9 @@ pub const CHUNK_MAX: usize = 256 * 1024;
 const WARM: Duration = Duration::from_millis(2);
 /// How often files without a reliable watch are looked at.
 const POLL: Duration = Duration::from_millis(100);
+/// After so many turns events and the clock are looked at although files are ready, so that one with
+/// a long backlog does not keep the quiet ones waiting.
+const LOOK_AFTER: u32 = 16;
 /// Files with a watch on a local file system are looked at once in so many polls.
 const POLLS_WHEN_ARMED: u32 = 10;
 
@@ -104,6 +107,7 @@ pub struct Follower {
     timer: Option<Pin<Box<Sleep>>>,
     next_poll: Option<Instant>,
     polls: u32,
+    turns: u32,
     buffer: Vec<u8>,
 }
 
@@ -125,6 +129,7 @@ impl Follower {
             timer: None,
             next_poll: None,
             polls: 0,
+            turns: 0,
             buffer: Vec::new(),
         }
     }
@@ -197,6 +202,11 @@ impl Follower {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Followed> {
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(LOOK_AFTER) {
+            self.poll_inotify(cx);
+            self.poll_time(cx);
+        }
         loop {
             while let Some(id) = self.ready.pop_front() {
                 if let Some(followed) = self.read(id) {
@@ -453,7 +463,8 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
             "not a regular file",
         ));
     }
-    let remote = rustix::fs::fstatfs(&file).map_or(true, |stat| !is_local(stat.f_type as u64));
+    let remote =
+        rustix::fs::fstatfs(&file).map_or(true, |stat| !is_local(stat.f_type.cast_unsigned()));
     Ok((file, remote))
 }
 

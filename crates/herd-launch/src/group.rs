@@ -191,7 +191,7 @@ impl Group {
     }
 
     /// Asks all processes and their groups to end, and kills those that still run after the grace.
-    /// Called again it kills at once (D14).
+    /// Called again it kills at once (D14). Within a tokio runtime; it does not wait.
     pub fn stop(&mut self, signal: Signal, grace: Duration) {
         if self.is_stopping() || grace.is_zero() || signal == Signal::KILL {
             self.kill();

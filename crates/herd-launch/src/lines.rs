@@ -235,7 +235,9 @@ mod tests {
                 .iter()
                 .all(|(text, _)| std::str::from_utf8(text).is_ok())
         );
-        let garbage: Vec<u8> = (0..LINE_MAX * 2).map(|n| 0x80 | (n % 251) as u8).collect();
+        let garbage: Vec<u8> = (0..LINE_MAX * 2)
+            .map(|n| 0x80 | u8::try_from(n % 251).unwrap())
+            .collect();
         let again: Vec<u8> = split(&[&garbage])
             .into_iter()
             .flat_map(|(text, _)| text)

@@ -4,7 +4,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
@@ -223,7 +223,7 @@ pub fn spawn(spec: ProcessSpec) -> Result<Child, SpawnError> {
         argv,
         env,
         cwd: c_cwd,
-        stdio: [&stdin_fd, &stdout_fd, &stderr_fd].map(|fd| fd.as_ref().map(|fd| fd.as_raw_fd())),
+        stdio: [&stdin_fd, &stdout_fd, &stderr_fd].map(|fd| fd.as_ref().map(AsRawFd::as_raw_fd)),
         stderr_is_stdout,
         keep: keep_fds,
         cpus: cpu_set,
@@ -321,7 +321,8 @@ fn c_string(text: OsString, what: &str) -> Result<CString, SpawnError> {
 fn environment_entry((key, value): (OsString, OsString)) -> Result<CString, SpawnError> {
     if key.is_empty() || key.as_bytes().contains(&b'=') {
         return Err(SpawnError::InvalidArgument(format!(
-            "{key:?} is no name of a variable"
+            "{:?} is no name of a variable",
+            key.to_string_lossy()
         )));
     }
     // The value may be a secret: the message names the variable only.

@@ -16,6 +16,7 @@ struct Entry {
     pid: i32,
     parent: i32,
     group: i32,
+    zombie: bool,
 }
 
 /// Children of a process, zombies included; empty where there are none or it is gone.
@@ -44,6 +45,13 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
         next += 1;
     }
     found.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// Whether a process group has a member that has not ended. Zombies stay in their group until they
+/// are reaped, which the init of many a container does late or never.
+pub fn group_has_living(group: Pid) -> bool {
+    let group = group.as_raw_nonzero().get();
+    snapshot().any(|entry| entry.group == group && !entry.zombie)
 }
 
 /// Whether the environment a process was started with has this entry (`NAME=value`). `false` where
@@ -158,17 +166,22 @@ fn snapshot() -> impl Iterator<Item = Entry> {
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
             let stat = std::fs::read(entry.path().join("stat")).ok()?;
-            let (parent, group) = parent_and_group(&stat)?;
-            Some(Entry { pid, parent, group })
+            parse(pid, &stat)
         })
 }
 
 /// The name in parentheses may itself hold spaces and parentheses: fields count from the last one.
-fn parent_and_group(stat: &[u8]) -> Option<(i32, i32)> {
+fn parse(pid: i32, stat: &[u8]) -> Option<Entry> {
     let end = memchr::memrchr(b')', stat)?;
     let text = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
-    let mut fields = text.split_ascii_whitespace().skip(1);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    let mut fields = text.split_ascii_whitespace();
+    let state = fields.next()?;
+    Some(Entry {
+        pid,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        zombie: matches!(state, "Z" | "X"),
+    })
 }
 
 #[cfg(test)]
@@ -177,9 +190,14 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_is_no_trouble() {
-        assert_eq!(parent_and_group(b"12 (a) b (c)) S 7 9 9 0"), Some((7, 9)));
-        assert_eq!(parent_and_group(b"12 (a"), None);
-        assert_eq!(parent_and_group(b""), None);
+        let entry = parse(12, b"12 (a) b (c)) S 7 9 9 0").unwrap();
+        assert_eq!(
+            (entry.pid, entry.parent, entry.group, entry.zombie),
+            (12, 7, 9, false)
+        );
+        assert!(parse(12, b"12 (a) Z 7 9").unwrap().zombie);
+        assert!(parse(12, b"12 (a").is_none());
+        assert!(parse(12, b"").is_none());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Following real files that real threads write.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -303,4 +305,34 @@ async fn thousands_of_short_files_pass_through() {
             Followed::Finished { .. }
         ));
     }
+}
+
+#[tokio::test]
+async fn a_long_backlog_does_not_keep_a_quiet_file_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let (quiet, large) = (
+        directory.path().join("quiet"),
+        directory.path().join("large"),
+    );
+    fs::write(&quiet, "").unwrap();
+    let mut follower = Follower::new();
+    follower.add(FileId(1), &quiet);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(20), follower.next())
+            .await
+            .is_err()
+    );
+    let chunks = 2000;
+    File::create(&large)
+        .unwrap()
+        .set_len(chunks * CHUNK_MAX as u64)
+        .unwrap();
+    follower.add(FileId(2), &large);
+    append(&quiet).write_all(b"now").unwrap();
+    for _ in 0..chunks {
+        if let Followed::Chunk { id: FileId(1), .. } = next(&mut follower).await {
+            return;
+        }
+    }
+    panic!("the quiet file came last");
 }

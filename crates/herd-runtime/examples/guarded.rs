@@ -21,14 +21,10 @@ fn main() -> ExitCode {
             .enable_all()
             .build();
         runtime
-            .map_err(anyhow_like)
+            .map_err(Into::into)
             .and_then(|runtime| runtime.block_on(work(&directory, command)))
             .unwrap_or(125)
     }))
-}
-
-fn anyhow_like(error: std::io::Error) -> Box<dyn std::error::Error> {
-    error.into()
 }
 
 async fn work(directory: &Path, command: Vec<OsString>) -> Result<u8, Box<dyn std::error::Error>> {
@@ -66,7 +62,7 @@ async fn work(directory: &Path, command: Vec<OsString>) -> Result<u8, Box<dyn st
         if guard::guard_is_gone() {
             group.stop(Signal::TERM, Duration::from_millis(500));
         } else if name == "TERM" {
-            group.stop(Signal::TERM, Duration::from_secs(600));
+            group.stop(Signal::TERM, Duration::from_mins(10));
         }
     }
 }

@@ -1,3 +1,16 @@
-//! Placeholder until the first code.
+//! What runs while a job runs: the driver with its coordinator, the executor of each node, and the
+//! guard that ends what a dead supervisor leaves behind.
 
+pub mod clock;
+pub mod command;
+mod connections;
+pub mod coordinator;
+pub mod driver;
+pub mod entry;
+pub mod environment;
+pub mod executor;
+mod executors;
 pub mod guard;
+mod merge;
+mod phase;
+pub mod signals;

@@ -1,6 +1,8 @@
 //! I5 with real processes: whichever of guard and worker dies, nothing is left within two seconds.
 //! Tests use the example `guarded`, which `cargo test` builds.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};

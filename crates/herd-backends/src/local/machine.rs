@@ -8,7 +8,11 @@ use std::fs::{self, File};
 use std::path::Path;
 
 /// Variables that say which GPUs a process may use, in the order in which they are heeded.
-const VISIBLE: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
+const VISIBLE: [&str; 3] = [
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+];
 
 /// Directories looked into above a process's own control group.
 const DEEPEST_CGROUP: usize = 32;
@@ -60,9 +64,14 @@ pub fn cpus() -> u32 {
 
 /// Memory by `proc/meminfo` and by the limits of the process's control groups.
 pub fn memory(proc_root: &Path, cgroup_root: &Path) -> Option<u64> {
-    let total = fs::read_to_string(proc_root.join("meminfo")).ok().and_then(|t| meminfo(&t));
+    let total = fs::read_to_string(proc_root.join("meminfo"))
+        .ok()
+        .and_then(|t| meminfo(&t));
     let groups = fs::read_to_string(proc_root.join("self/cgroup")).unwrap_or_default();
-    total.into_iter().chain(cgroup_limits(&groups, cgroup_root)).min()
+    total
+        .into_iter()
+        .chain(cgroup_limits(&groups, cgroup_root))
+        .min()
 }
 
 /// Divides CPUs and GPUs among `nodes`, as evenly as whole ones allow, the first nodes getting
@@ -74,7 +83,11 @@ pub fn divide(cpus: u32, gpus: &[String], nodes: u32) -> Vec<Share> {
     (0..nodes)
         .map(|node| Share {
             cpus: part(cpus, nodes, node).max(1),
-            gpus: rest.by_ref().take(part(gpu_count, nodes, node) as usize).cloned().collect(),
+            gpus: rest
+                .by_ref()
+                .take(part(gpu_count, nodes, node) as usize)
+                .cloned()
+                .collect(),
         })
         .collect()
 }
@@ -93,7 +106,11 @@ fn visible(list: &str) -> Vec<String> {
         .map(str::to_owned)
         .collect();
     let distinct: BTreeSet<&String> = named.iter().collect();
-    if distinct.len() == named.len() { named } else { Vec::new() }
+    if distinct.len() == named.len() {
+        named
+    } else {
+        Vec::new()
+    }
 }
 
 fn names_device(entry: &str) -> bool {
@@ -104,7 +121,9 @@ fn names_device(entry: &str) -> bool {
 
 /// `nvidia<n>` that open: a container may show devices that it does not grant.
 fn devices(dev: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(dev) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(dev) else {
+        return Vec::new();
+    };
     let mut numbers: Vec<u32> = entries
         .flatten()
         .filter_map(|entry| {
@@ -120,7 +139,9 @@ fn devices(dev: &Path) -> Vec<String> {
 }
 
 fn meminfo(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -157,7 +178,12 @@ mod tests {
     use super::*;
 
     fn env<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + 'a {
-        |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        |name| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        }
     }
 
     #[test]
@@ -177,7 +203,10 @@ mod tests {
             let found = gpus(&env(&[("CUDA_VISIBLE_DEVICES", value)]), dir.path());
             assert_eq!(found, want, "{value:?}");
         }
-        assert_eq!(gpus(&env(&[("ROCR_VISIBLE_DEVICES", "4")]), dir.path()), ["4"]);
+        assert_eq!(
+            gpus(&env(&[("ROCR_VISIBLE_DEVICES", "4")]), dir.path()),
+            ["4"]
+        );
         let both = [("HIP_VISIBLE_DEVICES", "1"), ("CUDA_VISIBLE_DEVICES", "2")];
         assert_eq!(gpus(&env(&both), dir.path()), ["2"]);
     }
@@ -185,7 +214,14 @@ mod tests {
     #[test]
     fn devices_count_where_they_open_and_by_number() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["nvidia10", "nvidia2", "nvidiactl", "nvidia-uvm", "nvidia", "null"] {
+        for name in [
+            "nvidia10",
+            "nvidia2",
+            "nvidiactl",
+            "nvidia-uvm",
+            "nvidia",
+            "null",
+        ] {
             fs::write(dir.path().join(name), "").unwrap();
         }
         std::os::unix::fs::symlink("absent", dir.path().join("nvidia3")).unwrap();
@@ -199,7 +235,11 @@ mod tests {
         let (proc_root, groups) = (dir.path().join("proc"), dir.path().join("cgroup"));
         fs::create_dir_all(proc_root.join("self")).unwrap();
         fs::create_dir_all(groups.join("a/b")).unwrap();
-        fs::write(proc_root.join("meminfo"), "MemTotal:       1000 kB\nMemFree: 1 kB\n").unwrap();
+        fs::write(
+            proc_root.join("meminfo"),
+            "MemTotal:       1000 kB\nMemFree: 1 kB\n",
+        )
+        .unwrap();
         assert_eq!(memory(&proc_root, &groups), Some(1_024_000));
         fs::write(proc_root.join("self/cgroup"), "0::/a/b\n").unwrap();
         fs::write(groups.join("a/b/memory.max"), "max\n").unwrap();
@@ -207,7 +247,11 @@ mod tests {
         assert_eq!(memory(&proc_root, &groups), Some(4096));
         fs::create_dir_all(groups.join("memory/c")).unwrap();
         fs::write(groups.join("memory/c/memory.limit_in_bytes"), "2048\n").unwrap();
-        fs::write(proc_root.join("self/cgroup"), "5:cpu,memory:/c\n1:name=systemd:/\n").unwrap();
+        fs::write(
+            proc_root.join("self/cgroup"),
+            "5:cpu,memory:/c\n1:name=systemd:/\n",
+        )
+        .unwrap();
         assert_eq!(memory(&proc_root, &groups), Some(2048));
         assert_eq!(memory(Path::new("/absent"), Path::new("/absent")), None);
     }
@@ -220,7 +264,11 @@ mod tests {
         let given: Vec<String> = shares.iter().flat_map(|s| s.gpus.clone()).collect();
         assert_eq!(given, gpus);
         assert_eq!(shares[2].gpus, ["4"]);
-        assert!(divide(2, &[], 4).iter().all(|share| share.cpus == 1 && share.gpus.is_empty()));
+        assert!(
+            divide(2, &[], 4)
+                .iter()
+                .all(|share| share.cpus == 1 && share.gpus.is_empty())
+        );
         assert_eq!(divide(4, &gpus, 0).len(), 1);
     }
 

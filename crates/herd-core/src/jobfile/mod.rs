@@ -14,7 +14,7 @@ use crate::spec::{Array, JobSpec, ProcsPerNode};
 use crate::text::quoted;
 use crate::validate::{self, Refusal};
 use crate::yaml::{self, Document, Node, Value};
-pub(crate) use reader::{Fields, Reader};
+pub(crate) use reader::{Fields, Reader, join};
 
 /// Reads a job file, YAML or JSON. `file_name` stands in the messages.
 pub fn parse(bytes: &[u8], file_name: &str) -> Result<JobSpec, Diagnostics> {
@@ -81,25 +81,22 @@ fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
         slurm: sections::slurm(reader, &fields),
         kueue: sections::kueue(reader, &fields),
     };
-    // A key that could not be read would only seem to be missing or at its default, so keys are
-    // held against one another once each of them is sound.
+    // A key that could not be read would only seem to be absent or at its default, so a
+    // contradiction is named once every key that takes part in it is sound.
     let unread = |key: &str| {
-        let top = key.split('.').next().unwrap_or(key);
-        let of_key = |path: &str| path.split(['.', '[']).next() == Some(top);
+        let top = |path: &str| path.split(['.', '[']).next().unwrap_or("").to_owned();
         reader.faults[before..]
             .iter()
-            .any(|fault| of_key(&fault.path))
+            .any(|fault| top(&fault.path) == top(key))
     };
-    let type_unread = unread("type");
-    let conflicts: Vec<_> = validate::conflicts(&spec)
+    let named: Vec<_> = validate::conflicts(&spec)
         .into_iter()
         .filter(|conflict| !unread(&conflict.key))
-        .filter(|conflict| !(type_unread && conflict.key != "run"))
+        .filter(|conflict| !parties(&conflict.key).iter().any(|key| unread(key)))
+        // An array without a command says so itself.
+        .filter(|conflict| conflict.key != "run" || fields.get("array").is_none())
         .collect();
-    for conflict in conflicts {
-        if conflict.key == "run" && (unread_setup(&fields) || array_alone(&fields)) {
-            continue;
-        }
+    for conflict in named {
         let at = conflict
             .key
             .split('.')
@@ -109,14 +106,14 @@ fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
     spec
 }
 
-/// Whether a `setup` stands there: then it was wrong, not absent.
-fn unread_setup(fields: &Fields<'_>) -> bool {
-    fields.get("setup").is_some()
-}
-
-/// Whether an array stands there, which complains by itself about a missing `run`.
-fn array_alone(fields: &Fields<'_>) -> bool {
-    fields.get("array").is_some()
+/// The keys besides itself that a contradiction of this key hangs on.
+fn parties(key: &str) -> &'static [&'static str] {
+    match key {
+        "run" => &["setup"],
+        "launcher" | "procs_per_node" => &["type"],
+        "array" => &["type", "run"],
+        _ => &["env"],
+    }
 }
 
 fn procs_per_node(reader: &mut Reader, fields: &Fields<'_>) -> Option<ProcsPerNode> {
@@ -160,29 +157,28 @@ fn array(reader: &mut Reader, fields: &Fields<'_>) -> Option<Array> {
 }
 
 /// Lines on which a secret may stand by mistake, so that no message shows them (I12).
-fn secret_lines(root: &Node) -> BTreeSet<u32> {
-    let Some(secrets) = root.get("secrets") else {
-        return BTreeSet::new();
-    };
+pub(crate) fn secret_lines(root: &Node) -> BTreeSet<u32> {
     let mut lines = BTreeSet::new();
-    let mut hide = |node: &Node| lines.extend(node.position.line..=node.end_line);
-    match &secrets.value {
-        Value::Mapping(entries) => {
-            let written_out = |node: &&Node| match node.mapping() {
-                Some(inner) => inner
-                    .iter()
-                    .any(|e| !matches!(e.key.as_str(), "env" | "file")),
-                None => true,
-            };
-            entries
-                .iter()
-                .map(|entry| &entry.value)
-                .filter(written_out)
-                .for_each(&mut hide);
-        }
-        Value::Scalar(_) | Value::Sequence(_) => hide(secrets),
+    if let Some(secrets) = root.get("secrets") {
+        scalar_lines(secrets, &mut lines);
     }
     lines
+}
+
+fn scalar_lines(node: &Node, lines: &mut BTreeSet<u32>) {
+    match &node.value {
+        Value::Scalar(_) => lines.extend(node.position.line..=node.end_line),
+        Value::Sequence(items) => {
+            for item in items {
+                scalar_lines(item, lines);
+            }
+        }
+        Value::Mapping(entries) => {
+            for entry in entries {
+                scalar_lines(&entry.value, lines);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

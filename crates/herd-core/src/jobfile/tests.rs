@@ -332,6 +332,7 @@ fn i12_a_secret_written_out_is_not_repeated() {
         "run: a\nsecrets: {T: hunter2}\nnodez: 1",
         "run: a\nsecrets: hunter2",
         "run: a\nsecrets: [hunter2]",
+        "run: a\nsecrets: {T: {env: 'hunter2=='}}",
         "run: a\nsecrets: {T: {value: hunter2}}",
         "run: a\nsecrets:\n  T: |\n    hunter2\n",
     ] {
@@ -345,4 +346,5 @@ fn a_faulty_key_does_not_blame_another() {
     // The unreadable type decides whether the launcher is right.
     assert_eq!(refused(b"run: a\ntype: torch\nlauncher: user\n").count(), 1);
     assert_eq!(refused(b"setup: {on: each}\n").count(), 1);
+    assert_eq!(refused(b"run: []\narray: 0-3\n").count(), 1);
 }

@@ -3,6 +3,9 @@
 //! [`plan`] decides; it asks no machine and reads no file: what it must know comes in as
 //! [`BackendFacts`] and [`Submission`].
 
+mod facts;
+mod naming;
+mod refuse;
 mod resolve;
 
 use std::collections::BTreeMap;
@@ -15,9 +18,10 @@ use crate::spec::{
 };
 use crate::units::Span;
 
-pub use resolve::{
-    BackendFacts, BackendKind, DEFAULT_GRACE, Submission, Unsupported, display_name, notes, plan,
-};
+pub use facts::{BackendFacts, BackendKind, Submission};
+pub use naming::display_name;
+pub use refuse::Unsupported;
+pub use resolve::{DEFAULT_GRACE, notes, plan};
 
 /// The newest plan format this release writes.
 pub const FORMAT: u32 = 1;
@@ -97,3 +101,6 @@ pub struct PlannedSetup {
     /// Where.
     pub on: SetupOn,
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,7 +93,7 @@ impl<'s> Builder<'s> {
                 self.charge(1, scalar.text.len(), at)?;
                 let node = spanned(span, Value::Scalar(scalar));
                 let text = node.scalar().map_or(0, |scalar| scalar.text.len());
-                self.remember(anchor, &node, 1, text);
+                self.remember(anchor, &node, 1, text)?;
                 self.place(node)?;
             }
             Event::SequenceStart(style, anchor, tag) => {
@@ -220,23 +220,31 @@ impl<'s> Builder<'s> {
             self.nodes - frame.nodes_before,
             self.text - frame.text_before,
         );
-        self.remember(frame.anchor, &node, nodes, text);
+        self.remember(frame.anchor, &node, nodes, text)?;
         self.place(node)
     }
 
-    fn remember(&mut self, anchor: usize, node: &Node, nodes: usize, text: usize) {
-        // Copies held for aliases are bounded: each is part of the counted tree, and at most
-        // `MAX_DEPTH` anchors can enclose one node.
-        if anchor != 0 {
-            self.anchors.insert(
-                anchor,
-                Anchored {
-                    node: node.clone(),
-                    nodes,
-                    text,
-                },
-            );
+    fn remember(
+        &mut self,
+        anchor: usize,
+        node: &Node,
+        nodes: usize,
+        text: usize,
+    ) -> Result<(), Diagnostic> {
+        if anchor == 0 {
+            return Ok(());
         }
+        // The copy that is held for aliases costs as much as one that stands in the tree.
+        self.charge(nodes, text, node.position)?;
+        self.anchors.insert(
+            anchor,
+            Anchored {
+                node: node.clone(),
+                nodes,
+                text,
+            },
+        );
+        Ok(())
     }
 
     /// Hands a finished value to the collection it stands in.

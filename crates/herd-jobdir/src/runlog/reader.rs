@@ -169,6 +169,10 @@ impl RunLogReader {
             .metadata()
             .map_err(JobDirError::at("look at", &self.index_path))?;
         let total = meta.len() / RECORD_BYTES as u64;
+        if lines == 0 {
+            self.next = total;
+            return Ok(());
+        }
         let mut end = total;
         let mut found = 0;
         // The very last line may lack its end.
@@ -184,15 +188,11 @@ impl RunLogReader {
                 if !self.filter.admits(&record) || !self.load(&record)? {
                     continue;
                 }
-                if last && lines == 0 {
-                    break;
-                }
-                found += match &self.grep {
-                    Some(grep) => grep.count(&record, &self.buffer),
-                    None => {
-                        let open = last && self.buffer.last() != Some(&b'\n');
-                        memchr::memchr_iter(b'\n', &self.buffer).count() + usize::from(open)
-                    }
+                found += if let Some(grep) = &self.grep {
+                    grep.count(&record, &self.buffer)
+                } else {
+                    let open = last && self.buffer.last() != Some(&b'\n');
+                    memchr::memchr_iter(b'\n', &self.buffer).count() + usize::from(open)
                 };
                 last = false;
                 // One line end more than wanted: the piece may begin inside the line before.
@@ -206,7 +206,7 @@ impl RunLogReader {
             end = from;
         }
         self.batch.clear();
-        self.next = if lines == 0 { total } else { 0 };
+        self.next = 0;
         Ok(())
     }
 

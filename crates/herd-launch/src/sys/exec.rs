@@ -278,9 +278,10 @@ fn empty_set() -> libc::sigset_t {
 }
 
 fn block_all() -> libc::sigset_t {
+    let all = full_set();
     let mut old = empty_set();
     // SAFETY: both sets are initialised and live through the call.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const *&full_set(), &raw mut old) };
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut old) };
     old
 }
 
@@ -291,16 +292,22 @@ fn restore_mask(mask: &libc::sigset_t) {
 
 /// Default dispositions for all, then an empty mask: in this order no handler of the parent runs.
 fn reset_signals() {
-    let default = libc::sigaction {
-        sa_sigaction: libc::SIG_DFL,
-        sa_mask: empty_set(),
-        sa_flags: 0,
-        sa_restorer: None,
-    };
+    /// The kernel's own structure (handler, flags, restorer, mask); all zero is the default action.
+    const DEFAULT: [u64; 4] = [0; 4];
+    const MASK_BYTES: usize = 8;
     for signal in 1..SIGNAL_END {
-        // SAFETY: the action is initialised. The kernel or the C library refuses the few signals
-        // that cannot be set, which is what is wanted.
-        unsafe { libc::sigaction(signal, &raw const default, ptr::null_mut()) };
+        // SAFETY: the action is initialised and as large as the kernel's structure. The C library's
+        // function would refuse the signals it keeps for itself, and those may be ignored as well.
+        // The kernel refuses SIGKILL and SIGSTOP, which is what is wanted.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                DEFAULT.as_ptr(),
+                ptr::null_mut::<u64>(),
+                MASK_BYTES,
+            )
+        };
     }
     restore_mask(&empty_set());
 }

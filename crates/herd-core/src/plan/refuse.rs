@@ -1,0 +1,121 @@
+//! What stands against a job on a backend: every reason at once, each with what to change (I13).
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::facts::{BackendFacts, BackendKind};
+use super::resolve::procs_and_gpus;
+use crate::spec::{JobSpec, ProcsPerNode};
+use crate::validate;
+
+/// A key that the backend cannot honour, or that contradicts another.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
+#[error("{key}: {reason}")]
+pub struct Unsupported {
+    /// The key, as in the job file.
+    pub key: String,
+    /// Why not.
+    pub reason: String,
+    /// What to change.
+    pub hint: String,
+}
+
+/// Every key that stands in the way.
+pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported> {
+    let mut refused: Vec<Unsupported> = validate::spec(spec)
+        .into_iter()
+        .map(|conflict| Unsupported {
+            key: conflict.key,
+            reason: conflict.refusal.message,
+            hint: conflict
+                .refusal
+                .hint
+                .unwrap_or_else(|| "change its value".to_owned()),
+        })
+        .collect();
+    let place = &facts.name;
+    let mut refuse = |key: &str, reason: String, hint: &str| {
+        refused.push(Unsupported {
+            key: key.to_owned(),
+            reason,
+            hint: hint.to_owned(),
+        });
+    };
+    if facts.kind == BackendKind::Ray {
+        let reason = "the ray backend is not available yet".to_owned();
+        refuse("backend", reason, "use `type: ray` on local");
+    }
+    if spec.image.is_some() && !facts.images {
+        let hint = "remove `image`, or choose a backend that runs containers";
+        refuse("image", format!("{place} runs no containers"), hint);
+    }
+    if !spec.datasets.is_empty() && !facts.datasets {
+        let hint = "remove `datasets` and name the data's path in the command";
+        refuse(
+            "datasets",
+            format!("{place} does not know where datasets are"),
+            hint,
+        );
+    }
+    if spec.checkpoint.is_some() && !facts.checkpoints {
+        let reason = format!("asking for checkpoints is not available yet on {place}");
+        refuse(
+            "checkpoint",
+            reason,
+            "remove `checkpoint`; the command may save by itself",
+        );
+    }
+    for (key, value) in [("org", &spec.org), ("project", &spec.project)] {
+        if value.is_some() && !facts.tenants {
+            let reason = format!("{place} keeps no account of tenants");
+            refuse(key, reason, "remove it, or submit through a server");
+        }
+    }
+    if let Some(most) = facts.max_nodes.filter(|most| spec.nodes > *most) {
+        refuse(
+            "nodes",
+            format!("{place} gives at most {most} nodes, not {}", spec.nodes),
+            "ask for fewer",
+        );
+    }
+    // Emulated nodes share one machine.
+    let sharing = if facts.kind == BackendKind::Local {
+        u64::from(spec.nodes)
+    } else {
+        1
+    };
+    let mut fits = |key: &str, what: &str, wanted: Option<u32>, most: Option<u32>| {
+        let wanted = u64::from(wanted.unwrap_or(0)) * sharing;
+        if let Some(most) = most.filter(|most| wanted > u64::from(*most)) {
+            let reason = format!("asks for {wanted} {what}, and {place} has {most}");
+            let hint = if sharing > 1 {
+                "ask for fewer, or for fewer nodes: on one machine they share it"
+            } else {
+                "ask for fewer"
+            };
+            refuse(key, reason, hint);
+        }
+    };
+    fits(
+        "resources.cpus",
+        "CPUs",
+        spec.resources.cpus,
+        facts.cpus_per_node,
+    );
+    fits(
+        "resources.gpus",
+        "GPUs",
+        spec.resources.gpus,
+        facts.gpus_per_node,
+    );
+    if spec.procs_per_node == ProcsPerNode::Gpu && procs_and_gpus(spec, facts).0 == 0 {
+        let reason =
+            format!("is `gpu`, but the number of GPUs per node on {place} is 0 or unknown");
+        refuse(
+            "procs_per_node",
+            reason,
+            "set `resources.gpus`, or write a number",
+        );
+    }
+    refused
+}
