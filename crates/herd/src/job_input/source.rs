@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use herd_core::diagnostic::Diagnostics;
+use herd_core::skypilot;
 use herd_core::spec::JobSpec;
 
 use super::Surroundings;
@@ -66,8 +67,11 @@ pub(crate) fn read(path: &Path, around: &mut Surroundings<'_>) -> Result<JobFile
     })
 }
 
+/// A job file, or a `SkyPilot` task whose notes become warnings.
 fn parse(bytes: &[u8], name: &str) -> Result<(JobSpec, Vec<String>), Diagnostics> {
-    herd_core::jobfile::parse(bytes, name).map(|spec| (spec, Vec::new()))
+    let (spec, notes) = skypilot::read_any(bytes, name)?;
+    let warnings = notes.iter().map(|note| format!("{name}:{note}")).collect();
+    Ok((spec, warnings))
 }
 
 /// A regular file's content up to a bound.

@@ -177,3 +177,26 @@ fn render_shows_resolved_values() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["ranks_per_node"], 2);
 }
+
+#[test]
+fn a_skypilot_task_is_recognised_and_what_is_ignored_is_named() {
+    let bench = Bench::new();
+    bench.file(
+        "task.yaml",
+        b"name: train\nnum_nodes: 2\nresources:\n  cloud: aws\nenvs:\n  \
+                              LR: 0.1\nrun: |\n  echo $SKYPILOT_NODE_RANK\n",
+    );
+    let answer = bench.ask(&["render", "task.yaml", "-o", "json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let plan: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(
+        (&plan["nodes"], &plan["env"]["LR"]),
+        (&2.into(), &"0.1".into())
+    );
+    assert!(
+        answer.err.starts_with("warning: task.yaml:"),
+        "{}",
+        answer.err
+    );
+    assert!(answer.err.contains("cloud"), "{}", answer.err);
+}
