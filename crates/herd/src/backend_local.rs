@@ -102,7 +102,10 @@ fn drive(home: &Home, id: JobId, pass_stdin: bool) -> Result<JobResult, Expected
     let dir = home
         .open(id)
         .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
-    let options = DriveOptions { executor: executor_program()?, pass_stdin };
+    let options = DriveOptions {
+        executor: executor_program()?,
+        pass_stdin,
+    };
     runtime()?
         .block_on(local::drive(home, &dir, &options))
         .map_err(|error| ExpectedError::failed("run the job", error))
@@ -122,7 +125,10 @@ fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, ExpectedErr
         .iter()
         .map(|after| {
             let id = jobs::open(home, &after.job)?.dir.id();
-            Ok(After { job: id.to_string(), when: after.when })
+            Ok(After {
+                job: id.to_string(),
+                when: after.when,
+            })
         })
         .collect()
 }
@@ -135,11 +141,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, ExpectedError> {
 }
 
 /// Asks the job's driver to end it; returns once the request was taken.
-pub(crate) fn cancel(
-    job: &JobDir,
-    signal: u8,
-    grace: Option<Span>,
-) -> Result<(), ExpectedError> {
+pub(crate) fn cancel(job: &JobDir, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
     runtime()?
         .block_on(local::cancel(job, i32::from(signal), grace, "herd cancel"))
         .map_err(|error| ExpectedError::failed("cancel the job", error))
@@ -162,13 +164,16 @@ pub(crate) fn executor(args: &[OsString]) -> Result<u8, ExpectedError> {
 /// `herd driver HOME JOB`: the detached driver of `herd submit`.
 pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
     let [home, job] = args else {
-        return Err(ExpectedError::failed("run a driver", "expected a home and a job id"));
+        return Err(ExpectedError::failed(
+            "run a driver",
+            "expected a home and a job id",
+        ));
     };
     let home = jobs::open_home(Some(Path::new(home)))?;
     let id = jobs::open(&home, &job.to_string_lossy())?.dir.id();
     // Out of the submitter's terminal, whose end must not reach this process. It fails only for
     // the leader of a group, which has left it already.
-    drop(rustix::process::setsid());
+    let _leader = rustix::process::setsid();
     Ok(guard::run(|| match drive(&home, id, false) {
         Ok(result) => result.exit_code,
         Err(error) => {

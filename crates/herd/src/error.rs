@@ -26,7 +26,10 @@ pub(crate) struct Fault {
 impl Fault {
     /// A fault without a suggestion.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), hint: None }
+        Self {
+            text: text.into(),
+            hint: None,
+        }
     }
 
     /// The same fault with a suggestion.
@@ -127,12 +130,18 @@ pub(crate) enum ExpectedError {
 impl ExpectedError {
     /// One fault alone.
     pub(crate) fn fault(fault: Fault) -> Self {
-        Self::Faults { file: None, faults: vec![fault] }
+        Self::Faults {
+            file: None,
+            faults: vec![fault],
+        }
     }
 
     /// Something of herd's own that failed.
     pub(crate) fn failed(what: impl Into<String>, source: impl Into<Source>) -> Self {
-        Self::Failed { what: what.into(), source: source.into() }
+        Self::Failed {
+            what: what.into(),
+            source: source.into(),
+        }
     }
 
     /// The exit code that herd ends with (design §7).
@@ -164,8 +173,12 @@ impl ExpectedError {
                 hints
             }
             Self::NoSuchJob { nearest, .. } => {
-                let near = nearest.first().map(|name| format!("did you mean {name:?}?"));
-                near.into_iter().chain(["`herd ls --all` lists every job".to_owned()]).collect()
+                let near = nearest
+                    .first()
+                    .map(|name| format!("did you mean {name:?}?"));
+                near.into_iter()
+                    .chain(["`herd ls --all` lists every job".to_owned()])
+                    .collect()
             }
             Self::AmbiguousJob { .. } => vec!["give more of the id".to_owned()],
             Self::NoJobs { .. } => {
@@ -183,15 +196,21 @@ impl ExpectedError {
 
     /// The whole report: error, causes, faults, hints; every line ends with a newline.
     pub(crate) fn render(&self, color: bool) -> String {
-        let (red, bold, reset) =
-            if color { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
+        let (red, bold, reset) = if color {
+            ("\x1b[1;31m", "\x1b[1m", "\x1b[0m")
+        } else {
+            ("", "", "")
+        };
         let mut text = String::new();
         // Writing to a String cannot fail.
         let mut line = |args: std::fmt::Arguments<'_>| {
             text.write_fmt(args).expect("a String takes everything");
             text.push('\n');
         };
-        line(format_args!("{red}error:{reset} {}", printable(&self.to_string())));
+        line(format_args!(
+            "{red}error:{reset} {}",
+            printable(&self.to_string())
+        ));
         if let Self::Faults { file, faults } = self {
             if let Some(file) = file {
                 line(format_args!("\n{}\n", file.to_string().trim_end()));
@@ -221,13 +240,23 @@ fn file_faults(file: Option<&Diagnostics>) -> usize {
 
 /// `1 fault`, `3 faults`.
 pub(crate) fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+    if number == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{number} {what}s")
+    }
 }
 
 /// Text from outside without control characters, which a terminal would obey.
 fn printable(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() && c != '\t' && c != '\n' { '\u{fffd}' } else { c })
+        .map(|c| {
+            if c.is_control() && c != '\t' && c != '\n' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
         .collect()
 }
 
@@ -251,7 +280,8 @@ mod tests {
         let error = ExpectedError::Faults {
             file: None,
             faults: vec![
-                Fault::new("job.yaml:1:1: ndoes: unknown key\n  ndoes: 2").hint("did you mean nodes?"),
+                Fault::new("job.yaml:1:1: ndoes: unknown key\n  ndoes: 2")
+                    .hint("did you mean nodes?"),
                 Fault::new("--mem 3XB: not a size").hint("did you mean nodes?"),
             ],
         };
@@ -265,7 +295,10 @@ mod tests {
 
     #[test]
     fn i12_control_sequences_in_names_do_not_reach_the_terminal() {
-        let error = ExpectedError::NoSuchJob { selector: "a\x1b[2Jb".to_owned(), nearest: Vec::new() };
+        let error = ExpectedError::NoSuchJob {
+            selector: "a\x1b[2Jb".to_owned(),
+            nearest: Vec::new(),
+        };
         assert!(!error.render(false).contains('\x1b'));
         let fault = ExpectedError::fault(Fault::new("bad \x1b]0;title\x07 key"));
         assert!(!fault.render(false).contains('\x1b'));
@@ -279,7 +312,10 @@ mod tests {
             hint: None,
         };
         assert_eq!(wrong.exit_code(), 125);
-        let late = ExpectedError::WaitTimeout { running: 1, after: "1s".to_owned() };
+        let late = ExpectedError::WaitTimeout {
+            running: 1,
+            after: "1s".to_owned(),
+        };
         assert_eq!(late.exit_code(), 124);
         assert_eq!(late.to_string(), "1 job still running after 1s");
     }

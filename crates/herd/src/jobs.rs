@@ -28,11 +28,13 @@ pub(crate) fn open_home(given: Option<&Path>) -> Result<Home, ExpectedError> {
 
 /// A span given to an option.
 pub(crate) fn span_option(option: &'static str, value: &str) -> Result<Span, ExpectedError> {
-    value.parse().map_err(|error: herd_core::units::UnitError| ExpectedError::BadOption {
-        option,
-        value: value.to_owned(),
-        source: error.into(),
-    })
+    value.parse().map_err(
+        |error: herd_core::units::UnitError| ExpectedError::BadOption {
+            option,
+            value: value.to_owned(),
+            source: error.into(),
+        },
+    )
 }
 
 /// One job and where it stands.
@@ -49,24 +51,27 @@ pub(crate) struct Job {
 /// The job a selector means.
 pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
     let id = home.select(selector).map_err(|error| match error {
-        SelectError::NotFound { .. } if selector == "last" => {
-            ExpectedError::NoJobs { home: home.path().to_owned() }
-        }
-        SelectError::NotFound { text, nearest } => {
-            ExpectedError::NoSuchJob { selector: text, nearest }
-        }
-        SelectError::Ambiguous { text, candidates, .. } => ExpectedError::AmbiguousJob {
+        SelectError::NotFound { .. } if selector == "last" => ExpectedError::NoJobs {
+            home: home.path().to_owned(),
+        },
+        SelectError::NotFound { text, nearest } => ExpectedError::NoSuchJob {
+            selector: text,
+            nearest,
+        },
+        SelectError::Ambiguous {
+            text, candidates, ..
+        } => ExpectedError::AmbiguousJob {
             selector: text,
             candidates: candidates
                 .iter()
                 .map(|(id, name)| format!("{} ({name})", id.short()))
                 .collect(),
         },
-        SelectError::Unreadable(error) => {
-            ExpectedError::failed("look through the jobs", error)
-        }
+        SelectError::Unreadable(error) => ExpectedError::failed("look through the jobs", error),
     })?;
-    let dir = home.open(id).map_err(|error| ExpectedError::failed("open the job", error))?;
+    let dir = home
+        .open(id)
+        .map_err(|error| ExpectedError::failed("open the job", error))?;
     read(dir)
 }
 
@@ -79,7 +84,11 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         status = herd_jobdir::status(&dir).map_err(failed)?;
     }
     let summary = dir.read_summary().map_err(failed)?;
-    Ok(Job { dir, summary, status })
+    Ok(Job {
+        dir,
+        summary,
+        status,
+    })
 }
 
 impl Job {
@@ -116,21 +125,35 @@ impl Job {
 
     /// How the latest attempt ended, where it did and can be read.
     pub(crate) fn last_end(&self) -> Option<AttemptEnd> {
-        self.dir.latest_attempt().ok().flatten()?.read_end().ok().flatten()
+        self.dir
+            .latest_attempt()
+            .ok()
+            .flatten()?
+            .read_end()
+            .ok()
+            .flatten()
     }
 
     /// What a report needs to know about this job.
     pub(crate) fn report_context(&self, color: bool) -> Context {
         let created = self.dir.id().created_ms();
         let status = &self.status;
-        let nodes = status.nodes.iter().map(|node| node.index as usize + 1).max().unwrap_or(0);
+        let nodes = status
+            .nodes
+            .iter()
+            .map(|node| node.index as usize + 1)
+            .max()
+            .unwrap_or(0);
         let mut names: Vec<String> = (0..nodes).map(|index| format!("node{index}")).collect();
         for node in &status.nodes {
             names[node.index as usize].clone_from(&node.name);
         }
         Context {
             short: self.short(),
-            name: self.summary.as_ref().map_or_else(String::new, |s| s.name.clone()),
+            name: self
+                .summary
+                .as_ref()
+                .map_or_else(String::new, |s| s.name.clone()),
             started_ms: status.brief.started_ms.or(created).unwrap_or(0),
             nodes: names,
             log: self.log_path(),
@@ -141,7 +164,11 @@ impl Job {
 
     /// Path of the merged log.
     pub(crate) fn log_path(&self) -> String {
-        self.dir.path().join(herd_jobdir::runlog::DATA_NAME).display().to_string()
+        self.dir
+            .path()
+            .join(herd_jobdir::runlog::DATA_NAME)
+            .display()
+            .to_string()
     }
 
     /// The job as a row.
@@ -225,7 +252,9 @@ impl JobRow {
     /// How long it has run, or ran.
     pub(crate) fn time(&self, now_ms: u64) -> Option<String> {
         let started = self.started_ms?;
-        Some(text::span(self.ended_ms.unwrap_or(now_ms).saturating_sub(started)))
+        Some(text::span(
+            self.ended_ms.unwrap_or(now_ms).saturating_sub(started),
+        ))
     }
 }
 
@@ -301,9 +330,15 @@ pub(crate) struct Listing {
 pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
     let failed = |error| ExpectedError::failed("list the jobs", error);
     let listed = herd_jobdir::index::list(home, most).map_err(failed)?;
-    let total = if listed.len() < most { 0 } else { home.jobs().map_err(failed)?.len() };
+    let total = if listed.len() < most {
+        0
+    } else {
+        home.jobs().map_err(failed)?.len()
+    };
     let more = total.saturating_sub(listed.len());
-    let rows =
-        listed.into_iter().map(|job| JobRow::new(job.id, job.summary, job.brief)).collect();
+    let rows = listed
+        .into_iter()
+        .map(|job| JobRow::new(job.id, job.summary, job.brief))
+        .collect();
     Ok(Listing { rows, more })
 }

@@ -21,7 +21,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         // Help and version are answers on standard output; the rest is a fault of the flags.
         Err(answer) => {
-            let code = if answer.use_stderr() { herd_core::exit::USAGE } else { 0 };
+            let code = if answer.use_stderr() {
+                herd_core::exit::USAGE
+            } else {
+                0
+            };
             // A reader that left has what it wanted.
             drop(answer.print());
             return ExitCode::from(code);

@@ -38,17 +38,15 @@ pub(crate) struct Context {
 impl Context {
     /// The name of a node.
     pub(crate) fn node(&self, index: u32) -> String {
-        let name = usize::try_from(index).ok().and_then(|index| self.nodes.get(index));
+        let name = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.nodes.get(index));
         name.cloned().unwrap_or_else(|| format!("node{index}"))
     }
 }
 
 /// All that is said after a run; every line ends with a newline.
-pub(crate) fn after_run(
-    result: &JobResult,
-    end: Option<&AttemptEnd>,
-    context: &Context,
-) -> String {
+pub(crate) fn after_run(result: &JobResult, end: Option<&AttemptEnd>, context: &Context) -> String {
     let mut lines = Vec::new();
     if let Some(failure) = &result.failure {
         failure_lines(&mut lines, failure, context);
@@ -57,7 +55,10 @@ pub(crate) fn after_run(
         }
     }
     if let Some(rejection) = &result.rejection {
-        lines.push(format!("herd: the job was refused: {}", clean(&rejection.detail)));
+        lines.push(format!(
+            "herd: the job was refused: {}",
+            clean(&rejection.detail)
+        ));
     }
     lines.push(summary(result, context));
     for command in next_commands(result, context) {
@@ -96,13 +97,26 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
 /// One sentence that says why an attempt failed.
 pub(crate) fn failure_sentence(failure: &Failure, context: &Context) -> String {
     match failure {
-        Failure::SetupFailed { node, end, start_error, .. } => match start_error {
+        Failure::SetupFailed {
+            node,
+            end,
+            start_error,
+            ..
+        } => match start_error {
             Some(error) => format!("setup could not start on {}: {error}", context.node(*node)),
-            None => format!("setup failed on {}: {}", context.node(*node), end_text(*end)),
+            None => format!(
+                "setup failed on {}: {}",
+                context.node(*node),
+                end_text(*end)
+            ),
         },
         Failure::RankFailed(rank) => match &rank.start_error {
             Some(error) => {
-                format!("rank {} could not start on {}: {error}", rank.rank, context.node(rank.node))
+                format!(
+                    "rank {} could not start on {}: {error}",
+                    rank.rank,
+                    context.node(rank.node)
+                )
             }
             None => format!(
                 "rank {} failed first, on {}: {}",
@@ -120,7 +134,10 @@ pub(crate) fn failure_sentence(failure: &Failure, context: &Context) -> String {
         Failure::NodeLost { node, detail } => format!("node {node} was lost: {detail}"),
         Failure::DriverLost { detail } => format!("the driver was lost: {detail}"),
         Failure::TimeLimit { seconds } => {
-            format!("the time limit of {} passed", text::span(seconds.saturating_mul(1000)))
+            format!(
+                "the time limit of {} passed",
+                text::span(seconds.saturating_mul(1000))
+            )
         }
     }
 }
@@ -162,7 +179,12 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
             framed(lines, &title, &sections, context);
         }
         Failure::SetupFailed { last_lines, .. } => {
-            framed(lines, &title, &[("last lines", tail(last_lines, MAX_LINES))], context);
+            framed(
+                lines,
+                &title,
+                &[("last lines", tail(last_lines, MAX_LINES))],
+                context,
+            );
         }
         Failure::NodeLost { .. } | Failure::DriverLost { .. } | Failure::TimeLimit { .. } => {
             lines.push(format!("herd: {title}"));
@@ -171,10 +193,16 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
 }
 
 fn ends_with(lines: &[String], end: &[String]) -> bool {
-    let end: Vec<&str> =
-        end.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
-    let lines: Vec<&str> =
-        lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+    let end: Vec<&str> = end
+        .iter()
+        .map(|line| line.trim())
+        .filter(|line| !line.is_empty())
+        .collect();
+    let lines: Vec<&str> = lines
+        .iter()
+        .map(|line| line.trim())
+        .filter(|line| !line.is_empty())
+        .collect();
     !end.is_empty() && lines.windows(end.len()).any(|window| window == end)
 }
 
@@ -195,9 +223,15 @@ fn framed(
     sections: &[(&str, Vec<String>)],
     context: &Context,
 ) {
-    let (red, dim, reset) =
-        if context.color { ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-    let shown: Vec<_> = sections.iter().filter(|(_, content)| !content.is_empty()).collect();
+    let (red, dim, reset) = if context.color {
+        ("\x1b[1;31m", "\x1b[2m", "\x1b[0m")
+    } else {
+        ("", "", "")
+    };
+    let shown: Vec<_> = sections
+        .iter()
+        .filter(|(_, content)| !content.is_empty())
+        .collect();
     let rule = |label: &str| {
         let used = label.chars().count() + 4;
         "─".repeat(context.width.clamp(24, 100).saturating_sub(used).max(2))
@@ -213,9 +247,14 @@ fn framed(
         }
     }
     if shown.is_empty() {
-        lines.push(format!("{red}│{reset} {dim}(it wrote nothing to stderr){reset}"));
+        lines.push(format!(
+            "{red}│{reset} {dim}(it wrote nothing to stderr){reset}"
+        ));
     }
-    lines.push(format!("{red}└{}{reset}", "─".repeat(context.width.clamp(24, 100) - 1)));
+    lines.push(format!(
+        "{red}└{}{reset}",
+        "─".repeat(context.width.clamp(24, 100) - 1)
+    ));
 }
 
 fn other_ranks(
@@ -239,17 +278,29 @@ fn other_ranks(
             }
             (None, None) => end_text(rank.end),
         };
-        let line =
-            format!("rank {} on {} failed too: {what}", rank.rank, context.node(rank.node));
+        let line = format!(
+            "rank {} on {} failed too: {what}",
+            rank.rank,
+            context.node(rank.node)
+        );
         lines.push(format!("  {}", clean(&line)));
     }
     if others.len() > MAX_OTHERS {
-        lines.push(format!("  {} failed too", count(others.len() - MAX_OTHERS, "further rank")));
+        lines.push(format!(
+            "  {} failed too",
+            count(others.len() - MAX_OTHERS, "further rank")
+        ));
     }
-    let stopped = ranks.iter().filter(|rank| rank.stopped && !is_first(rank)).count();
+    let stopped = ranks
+        .iter()
+        .filter(|rank| rank.stopped && !is_first(rank))
+        .count();
     if stopped > 0 {
         let were = if stopped == 1 { "was" } else { "were" };
-        lines.push(format!("  {} {were} stopped by herd", count(stopped, "rank")));
+        lines.push(format!(
+            "  {} {were} stopped by herd",
+            count(stopped, "rank")
+        ));
     }
 }
 
@@ -283,7 +334,10 @@ pub(crate) fn clean(line: &str) -> String {
         if c == '\u{1b}' {
             // CSI sequences are skipped whole; of others only the escape itself.
             if rest.next_if_eq(&'[').is_some() {
-                while rest.next_if(|c| !('\u{40}'..='\u{7e}').contains(c)).is_some() {}
+                while rest
+                    .next_if(|c| !('\u{40}'..='\u{7e}').contains(c))
+                    .is_some()
+                {}
                 rest.next();
             }
         } else if c == '\t' || !c.is_control() {
@@ -359,7 +413,10 @@ mod tests {
     #[test]
     fn the_first_failing_rank_is_boxed_and_the_others_get_a_line() {
         let mut first = rank(3, ProcessEnd::Exited(1));
-        first.last_lines = vec!["epoch 1".to_owned(), "bad \u{1b}[2J\u{1b}]0;x\u{7}value".to_owned()];
+        first.last_lines = vec![
+            "epoch 1".to_owned(),
+            "bad \u{1b}[2J\u{1b}]0;x\u{7}value".to_owned(),
+        ];
         first.error = Some(RankError {
             message: "ValueError: no data".to_owned(),
             traceback: Some("Traceback:\n  File \"train.py\"\nValueError: no data".to_owned()),
@@ -378,7 +435,12 @@ mod tests {
             failure: None,
             exit_code: 1,
             ended_ms: 13_345,
-            ranks: vec![stopped, rank(1, ProcessEnd::Exited(0)), second, first.clone()],
+            ranks: vec![
+                stopped,
+                rank(1, ProcessEnd::Exited(0)),
+                second,
+                first.clone(),
+            ],
         };
         let result = failed(Failure::RankFailed(Box::new(first)));
         insta::assert_snapshot!(after_run(&result, Some(&end), &context()), @"");
@@ -387,14 +449,19 @@ mod tests {
     #[test]
     fn a_traceback_that_was_printed_is_not_shown_twice() {
         let mut first = rank(0, ProcessEnd::Exited(1));
-        first.last_lines =
-            ["x", "Traceback:", "  File \"a\"", "E: b"].map(str::to_owned).to_vec();
+        first.last_lines = ["x", "Traceback:", "  File \"a\"", "E: b"]
+            .map(str::to_owned)
+            .to_vec();
         first.error = Some(RankError {
             message: "E: b".to_owned(),
             traceback: Some("Traceback:\n  File \"a\"\nE: b\n".to_owned()),
             timestamp_ms: None,
         });
-        let text = after_run(&failed(Failure::RankFailed(Box::new(first))), None, &context());
+        let text = after_run(
+            &failed(Failure::RankFailed(Box::new(first))),
+            None,
+            &context(),
+        );
         assert_eq!(text.matches("Traceback:").count(), 1, "{text}");
     }
 
@@ -402,8 +469,15 @@ mod tests {
     fn long_output_is_cut_at_its_beginning() {
         let mut first = rank(0, ProcessEnd::Exited(1));
         first.last_lines = (0..50).map(|n| format!("line {n}")).collect();
-        let text = after_run(&failed(Failure::RankFailed(Box::new(first))), None, &context());
-        assert!(text.contains("(30 lines before)") && text.contains("line 49"), "{text}");
+        let text = after_run(
+            &failed(Failure::RankFailed(Box::new(first))),
+            None,
+            &context(),
+        );
+        assert!(
+            text.contains("(30 lines before)") && text.contains("line 49"),
+            "{text}"
+        );
         assert!(!text.contains("line 29\n"), "{text}");
     }
 
@@ -437,10 +511,16 @@ mod tests {
                 "setup failed on node1: exit code 4",
             ),
             (
-                Failure::NodeLost { node: "n7".into(), detail: "silent for 15 s".into() },
+                Failure::NodeLost {
+                    node: "n7".into(),
+                    detail: "silent for 15 s".into(),
+                },
                 "node n7 was lost: silent for 15 s",
             ),
-            (Failure::TimeLimit { seconds: 7200 }, "the time limit of 2h00m passed"),
+            (
+                Failure::TimeLimit { seconds: 7200 },
+                "the time limit of 2h00m passed",
+            ),
         ];
         for (failure, sentence) in cases {
             assert_eq!(failure_sentence(&failure, &context), sentence);
@@ -450,10 +530,18 @@ mod tests {
     #[test]
     fn arrays_and_refusals_say_so() {
         let mut result = failed(Failure::TimeLimit { seconds: 1 });
-        result.tasks = Some(TaskCounts { total: 10, succeeded: 7, failed: 3, running: 0 });
+        result.tasks = Some(TaskCounts {
+            total: 10,
+            succeeded: 7,
+            failed: 3,
+            running: 0,
+        });
         result.attempts = 2;
         let text = summary(&result, &context());
-        assert!(text.contains("in 2 attempts, 7 of 10 tasks succeeded, exit code 124"), "{text}");
+        assert!(
+            text.contains("in 2 attempts, 7 of 10 tasks succeeded, exit code 124"),
+            "{text}"
+        );
 
         result.failure = None;
         result.rejection = Some(Rejection {
@@ -461,6 +549,9 @@ mod tests {
             detail: "local has no images".to_owned(),
         });
         let text = after_run(&result, None, &context());
-        assert!(text.starts_with("herd: the job was refused: local has no images\n"), "{text}");
+        assert!(
+            text.starts_with("herd: the job was refused: local has no images\n"),
+            "{text}"
+        );
     }
 }

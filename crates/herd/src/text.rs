@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the Unix epoch, now.
 pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -41,7 +43,10 @@ pub(crate) fn moment(ms: u64) -> String {
         .ok()
         .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
         .map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
-    zoned.map_or_else(|| ms.to_string(), |time| time.strftime("%Y-%m-%d %H:%M:%S%:z").to_string())
+    zoned.map_or_else(
+        || ms.to_string(),
+        |time| time.strftime("%Y-%m-%d %H:%M:%S%:z").to_string(),
+    )
 }
 
 /// The time of day with milliseconds, for a line of events.
@@ -50,14 +55,20 @@ pub(crate) fn clock(ms: u64) -> String {
         .ok()
         .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
         .map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
-    zoned.map_or_else(|| ms.to_string(), |time| time.strftime("%H:%M:%S%.3f").to_string())
+    zoned.map_or_else(
+        || ms.to_string(),
+        |time| time.strftime("%H:%M:%S%.3f").to_string(),
+    )
 }
 
 /// A moment a person wrote: RFC 3339, or a date with a time of day in the local zone.
 pub(crate) fn parse_moment(text: &str) -> Option<u64> {
     let stamp = text.parse::<jiff::Timestamp>().ok().or_else(|| {
         let civil = text.parse::<jiff::civil::DateTime>().ok()?;
-        civil.to_zoned(jiff::tz::TimeZone::system()).ok().map(|zoned| zoned.timestamp())
+        civil
+            .to_zoned(jiff::tz::TimeZone::system())
+            .ok()
+            .map(|zoned| zoned.timestamp())
     })?;
     u64::try_from(stamp.as_millisecond()).ok()
 }
@@ -96,7 +107,10 @@ pub(crate) fn signal_name(number: u8) -> Option<String> {
 pub(crate) fn parse_signal(text: &str) -> Option<u8> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    let named = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    let named = SIGNALS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, number)| *number);
     named.or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number)))
 }
 
@@ -124,8 +138,12 @@ mod tests {
 
     #[test]
     fn sizes_have_binary_units() {
-        let cases =
-            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB")];
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1536, "1.5 KiB"),
+            (3 << 30, "3.0 GiB"),
+        ];
         for (bytes, text) in cases {
             assert_eq!(size(bytes), text);
         }

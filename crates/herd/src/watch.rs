@@ -20,7 +20,9 @@ pub(crate) struct Watch {
 impl Watch {
     /// A watch over nothing.
     pub(crate) fn new() -> Self {
-        Self { inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok() }
+        Self {
+            inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok(),
+        }
     }
 
     /// Adds a path; one that does not exist, or a limit that is reached, leaves the bound.
@@ -42,7 +44,10 @@ impl Watch {
             return;
         };
         // An interrupted wait is an early return, which every caller takes for a change.
-        drop(poll(&mut [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)], timeout));
+        drop(poll(
+            &mut [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)],
+            timeout,
+        ));
         while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
     }
 }

@@ -19,8 +19,12 @@ fn one_command_runs_and_its_streams_stay_apart() {
 #[test]
 fn i8_exit_codes_reach_the_caller() {
     let herd = Herd::new();
-    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -11 $$", 139)]
-    {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 7", 7),
+        ("kill -9 $$", 137),
+        ("kill -11 $$", 139),
+    ] {
         assert_code(&herd.run(&["run", "--", "sh", "-c", script]), code);
     }
     assert_code(&herd.run(&["run", "--", "no-such-program-anywhere"]), 127);
@@ -44,7 +48,10 @@ fn two_nodes_have_their_identity_and_prefixes() {
     let text = stdout(&output);
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["(node0, rank=0) 0/2 0/2 0", "(node1, rank=1) 1/2 1/2 1"]);
+    assert_eq!(
+        lines,
+        ["(node0, rank=0) 0/2 0/2 0", "(node1, rank=1) 1/2 1/2 1"]
+    );
 }
 
 #[test]
@@ -98,7 +105,10 @@ fn the_first_failing_rank_is_named_and_its_peers_end() {
     let output = herd.run(&["run", "job.yaml"]);
     assert_code(&output, 5);
     let text = stderr(&output);
-    assert!(text.contains("rank 1") && text.contains("broken pipe dream"), "{text}");
+    assert!(
+        text.contains("rank 1") && text.contains("broken pipe dream"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -121,8 +131,11 @@ fn values_arrive_byte_identical() {
 fn stdin_reaches_the_only_rank() {
     let herd = Herd::new();
     let input = herd.file("input", "hello\n");
-    let output =
-        herd.command(&["run", "--", "cat"]).stdin(fs::File::open(input).unwrap()).output().unwrap();
+    let output = herd
+        .command(&["run", "--", "cat"])
+        .stdin(fs::File::open(input).unwrap())
+        .output()
+        .unwrap();
     assert_code(&output, 0);
     assert_eq!(stdout(&output), "hello\n");
 }
@@ -139,7 +152,10 @@ fn i7_merged_output_loses_no_line_of_64_busy_ranks() {
     let text = stdout(&output);
     for rank in 0..64 {
         let prefix = format!("(node0, rank={rank}) ");
-        let lines: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix(&prefix)).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter_map(|l| l.strip_prefix(&prefix))
+            .collect();
         let expected: Vec<String> = (1..=200).map(|i| format!("{rank}:{i}")).collect();
         assert_eq!(lines, expected);
     }
@@ -172,7 +188,9 @@ fn submit_detaches_wait_returns_the_code_and_cancel_ends() {
 
     let submitted = herd.run(&["submit", "--", "sleep", "600"]);
     let id = stdout(&submitted).trim().to_owned();
-    eventually("RUNNING", || stdout(&herd.run(&["status", &id])).contains("RUNNING"));
+    eventually("RUNNING", || {
+        stdout(&herd.run(&["status", &id])).contains("RUNNING")
+    });
     assert_code(&herd.run(&["cancel", &id]), 0);
     assert_code(&herd.run(&["wait", &id]), 130);
     assert!(stdout(&herd.run(&["status", &id])).contains("CANCELLED"));
@@ -189,8 +207,11 @@ fn i12_a_secret_is_seen_by_the_rank_alone() {
     let output = herd.run(&["run", "job.yaml"]);
     assert_code(&output, 0);
     assert_eq!(stdout(&output), "right\n");
-    let found =
-        Command::new("grep").args(["-rl", "s3cr3t-value"]).arg(herd.path("home")).output().unwrap();
+    let found = Command::new("grep")
+        .args(["-rl", "s3cr3t-value"])
+        .arg(herd.path("home"))
+        .output()
+        .unwrap();
     assert_eq!(stdout(&found), "", "no record may hold the secret");
 }
 

@@ -22,12 +22,16 @@ fn start_stubborn(herd: &Herd) -> (Child, PathBuf) {
     );
     herd.file("stubborn.sh", &text);
     let run = herd.start(&["run", "-N", "2", "--", "sh", "stubborn.sh"]);
-    eventually("all processes of both ranks", || pids(&list).len() == 2 * PER_RANK);
+    eventually("all processes of both ranks", || {
+        pids(&list).len() == 2 * PER_RANK
+    });
     (run, list)
 }
 
 fn all_gone(list: &Path) {
-    eventually("the end of every process", || pids(list).iter().all(|&pid| !alive(pid)));
+    eventually("the end of every process", || {
+        pids(list).iter().all(|&pid| !alive(pid))
+    });
 }
 
 /// The driver is the only child of the visible process, its guard.

@@ -53,6 +53,10 @@ pub(crate) struct ManArgs {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RawArgs {
     /// Arguments as the backend gives them
-    #[arg(value_name = "ARGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "ARGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub(crate) args: Vec<OsString>,
 }

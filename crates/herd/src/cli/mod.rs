@@ -42,7 +42,13 @@ pub(crate) struct Cli {
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
     /// Directory with jobs and their logs [default: $XDG_STATE_HOME/herd]
-    #[arg(long, env = "HERD_HOME", hide_env_values = true, value_name = "DIR", global = true)]
+    #[arg(
+        long,
+        env = "HERD_HOME",
+        hide_env_values = true,
+        value_name = "DIR",
+        global = true
+    )]
     pub(crate) home: Option<PathBuf>,
     /// When to colour what a person reads
     #[arg(long, value_enum, default_value_t = When::Auto, value_name = "WHEN", global = true)]
@@ -137,7 +143,11 @@ mod tests {
     use super::*;
 
     fn walk(command: &clap::Command, seen: &mut Vec<String>) {
-        assert!(command.get_about().is_some(), "{} has no help", command.get_name());
+        assert!(
+            command.get_about().is_some(),
+            "{} has no help",
+            command.get_name()
+        );
         for arg in command.get_arguments() {
             assert!(
                 arg.get_help().is_some() || matches!(arg.get_id().as_str(), "help" | "version"),

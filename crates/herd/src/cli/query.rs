@@ -6,8 +6,7 @@ use super::OutputArgs;
 use super::job::PrefixStyle;
 
 /// How a job is named on the command line, said once.
-const SELECTOR_HELP: &str =
-    "Job: id, the end or the unambiguous beginning of one, name, or `last`";
+const SELECTOR_HELP: &str = "Job: id, the end or the unambiguous beginning of one, name, or `last`";
 
 /// `herd ls`.
 #[derive(Clone, Debug, Args)]

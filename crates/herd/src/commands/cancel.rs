@@ -24,12 +24,19 @@ pub(crate) fn run(args: &CancelArgs, home: Option<&Path>, printer: &mut Printer)
         .transpose()?;
     let home = jobs::open_home(home)?;
     // A selector that means nothing stops everything before any job is touched.
-    let chosen: Vec<_> =
-        args.jobs.iter().map(|selector| jobs::open(&home, selector)).collect::<Result<_, _>>()?;
+    let chosen: Vec<_> = args
+        .jobs
+        .iter()
+        .map(|selector| jobs::open(&home, selector))
+        .collect::<Result<_, _>>()?;
     let mut first_failure = None;
     for job in &chosen {
         if job.is_ended() {
-            printer.note(&format!("{} has ended already: {}", job.short(), job.state_text()));
+            printer.note(&format!(
+                "{} has ended already: {}",
+                job.short(),
+                job.state_text()
+            ));
             continue;
         }
         match backend_local::cancel(&job.dir, signal, grace) {

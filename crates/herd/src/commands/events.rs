@@ -106,22 +106,32 @@ fn describe(kind: &EventKind, context: &Context) -> (&'static str, String) {
             None => ("job", state.to_string()),
         },
         EventKind::Attempt { state, failure } => match failure {
-            Some(failure) => {
-                ("attempt", format!("{state}: {}", report::failure_sentence(failure, context)))
-            }
+            Some(failure) => (
+                "attempt",
+                format!("{state}: {}", report::failure_sentence(failure, context)),
+            ),
             None => ("attempt", state.to_string()),
         },
         EventKind::NodeJoined { name, pid, .. } => {
             ("node-joined", format!("{name} (process {pid})"))
         }
         EventKind::NodeLost { name, detail } => ("node-lost", format!("{name}: {detail}")),
-        EventKind::RankStarted { rank, node, pid } => {
-            ("rank-started", format!("rank {rank} on {} (process {pid})", node_name(node)))
-        }
-        EventKind::RankEnded { rank, node, end, stopped } => {
+        EventKind::RankStarted { rank, node, pid } => (
+            "rank-started",
+            format!("rank {rank} on {} (process {pid})", node_name(node)),
+        ),
+        EventKind::RankEnded {
+            rank,
+            node,
+            end,
+            stopped,
+        } => {
             let by = if *stopped { ", stopped by herd" } else { "" };
             let end = report::end_text(*end);
-            ("rank-ended", format!("rank {rank} on {}: {end}{by}", node_name(node)))
+            (
+                "rank-ended",
+                format!("rank {rank} on {}: {end}{by}", node_name(node)),
+            )
         }
         EventKind::CancelRequested { by } => ("cancel-requested", format!("by {by}")),
         EventKind::BoundExpired { wait, detail } => ("bound-expired", format!("{wait}: {detail}")),

@@ -23,8 +23,13 @@ struct Doomed {
 }
 
 impl Row for Doomed {
-    const COLUMNS: &'static [(&'static str, bool)] =
-        &[("ID", false), ("ENDED", false), ("SIZE", false), ("REMOVED", false), ("FULL ID", true)];
+    const COLUMNS: &'static [(&'static str, bool)] = &[
+        ("ID", false),
+        ("ENDED", false),
+        ("SIZE", false),
+        ("REMOVED", false),
+        ("FULL ID", true),
+    ];
 
     fn cells(&self) -> Vec<String> {
         vec![
@@ -47,7 +52,11 @@ pub(crate) fn run(args: &GcArgs, home: Option<&Path>, printer: &mut Printer) -> 
     let home = jobs::open_home(home)?;
     let survey =
         gc::survey(&home).map_err(|error| ExpectedError::failed("look at the jobs", error))?;
-    let policy = Policy { max_age_ms: Some(age.ms), max_jobs: None, max_bytes: None };
+    let policy = Policy {
+        max_age_ms: Some(age.ms),
+        max_jobs: None,
+        max_bytes: None,
+    };
     let spared = newest_ended(&survey, args.keep);
     let mut going = gc::plan(&survey, &policy, text::now_ms());
     going.retain(|id| !spared.contains(id));
@@ -71,22 +80,39 @@ pub(crate) fn run(args: &GcArgs, home: Option<&Path>, printer: &mut Printer) -> 
         })
         .collect();
     printer.list(&rows, args.output.output)?;
-    let freed = rows.iter().fold(0u64, |sum, row| sum.saturating_add(row.bytes));
-    let verb = if args.dry_run { "would remove" } else { "removed" };
-    let number = if args.dry_run { rows.len() } else { removed.len() };
-    printer.note(&format!("{verb} {} ({})", count(number, "job"), text::size(freed)));
+    let freed = rows
+        .iter()
+        .fold(0u64, |sum, row| sum.saturating_add(row.bytes));
+    let verb = if args.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
+    let number = if args.dry_run {
+        rows.len()
+    } else {
+        removed.len()
+    };
+    printer.note(&format!(
+        "{verb} {} ({})",
+        count(number, "job"),
+        text::size(freed)
+    ));
     let mut failures = failures.into_iter();
     match failures.next() {
-        Some((id, error)) => {
-            Err(ExpectedError::failed(format!("remove job {}", id.short()), error))
-        }
+        Some((id, error)) => Err(ExpectedError::failed(
+            format!("remove job {}", id.short()),
+            error,
+        )),
         None => Ok(0),
     }
 }
 
 fn newest_ended(survey: &[Kept], number: usize) -> Vec<herd_core::JobId> {
-    let mut ended: Vec<_> =
-        survey.iter().filter_map(|job| Some((job.ended_ms?, job.id))).collect();
+    let mut ended: Vec<_> = survey
+        .iter()
+        .filter_map(|job| Some((job.ended_ms?, job.id)))
+        .collect();
     ended.sort_unstable_by(|a, b| b.cmp(a));
     ended.into_iter().take(number).map(|(_, id)| id).collect()
 }
@@ -101,8 +127,15 @@ mod tests {
     fn the_newest_ended_jobs_are_spared() {
         let ids: Vec<JobId> = (0..4).map(|_| JobId::generate()).collect();
         let ends = [Some(10), None, Some(30), Some(20)];
-        let survey: Vec<Kept> =
-            ids.iter().zip(ends).map(|(&id, ended_ms)| Kept { id, ended_ms, bytes: 0 }).collect();
+        let survey: Vec<Kept> = ids
+            .iter()
+            .zip(ends)
+            .map(|(&id, ended_ms)| Kept {
+                id,
+                ended_ms,
+                bytes: 0,
+            })
+            .collect();
         assert_eq!(newest_ended(&survey, 2), [ids[2], ids[3]]);
         assert!(newest_ended(&survey, 0).is_empty());
     }

@@ -14,7 +14,10 @@ pub(crate) fn run(args: &LsArgs, home: Option<&Path>, printer: &mut Printer) -> 
     let listed = jobs::list(&home, most)?;
     printer.list(&listed.rows, args.output.output)?;
     if listed.more > 0 {
-        printer.note(&format!("{} more; `herd ls --all` lists every job", listed.more));
+        printer.note(&format!(
+            "{} more; `herd ls --all` lists every job",
+            listed.more
+        ));
     }
     Ok(0)
 }

@@ -47,8 +47,12 @@ fn machine(plan: &Plan) -> Result<Value, ExpectedError> {
 
 fn people(plan: &Plan, input: &JobInput, notes: &[String]) -> String {
     let mut out = String::new();
-    writeln!(out, "# What `herd run` would start on {}. Nothing was sent.", plan.backend)
-        .expect("a String takes everything");
+    writeln!(
+        out,
+        "# What `herd run` would start on {}. Nothing was sent.",
+        plan.backend
+    )
+    .expect("a String takes everything");
     for note in notes {
         writeln!(out, "# Note: {note}").expect("a String takes everything");
     }

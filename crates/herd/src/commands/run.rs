@@ -5,9 +5,9 @@ use std::path::Path;
 use herd_core::result::JobResult;
 use herd_runtime::guard;
 
+use super::Outcome;
 use super::logs::console;
 use super::logs::shape::Shaper;
-use super::Outcome;
 use crate::backend_local;
 use crate::cli::job::RunArgs;
 use crate::job_input::{self, JobInput};

@@ -104,7 +104,14 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
         (None, None) => {}
     }
     let kind = jobs::type_name(job.job_type);
-    field("Type", &format!("{kind}, {} on {}", crate::error::count(job.nodes as usize, "node"), job.backend));
+    field(
+        "Type",
+        &format!(
+            "{kind}, {} on {}",
+            crate::error::count(job.nodes as usize, "node"),
+            job.backend
+        ),
+    );
     if !job.command.is_empty() {
         field("Command", &job.command);
     }
@@ -122,7 +129,12 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
         field("Exit code", &code.to_string());
     }
     if let Some(tasks) = detail.tasks {
-        let TaskCounts { total, succeeded, failed, running } = tasks;
+        let TaskCounts {
+            total,
+            succeeded,
+            failed,
+            running,
+        } = tasks;
         let text = format!("{succeeded} succeeded, {failed} failed, {running} running of {total}");
         field("Tasks", &text);
     }
@@ -132,7 +144,11 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
     }
     if color {
         let state = format!("{}{}\x1b[0m", state_color(&job.state), job.state);
-        out = out.replacen(&format!("State:     {}", job.state), &format!("State:     {state}"), 1);
+        out = out.replacen(
+            &format!("State:     {}", job.state),
+            &format!("State:     {state}"),
+            1,
+        );
     }
     if detail.attempts.len() > 1 {
         out.push('\n');
@@ -154,13 +170,24 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
 }
 
 fn attempt_table(attempts: &[Attempt]) -> Table {
-    let mut table =
-        Table::new(&[("ATTEMPT", false), ("STATE", false), ("EXIT", false), ("WHY", false)], false);
+    let mut table = Table::new(
+        &[
+            ("ATTEMPT", false),
+            ("STATE", false),
+            ("EXIT", false),
+            ("WHY", false),
+        ],
+        false,
+    );
     for attempt in attempts {
         table.row(vec![
             attempt.number.to_string(),
-            attempt.state.map_or_else(|| "-".to_owned(), |state| state.to_string()),
-            attempt.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string()),
+            attempt
+                .state
+                .map_or_else(|| "-".to_owned(), |state| state.to_string()),
+            attempt
+                .exit_code
+                .map_or_else(|| "-".to_owned(), |code| code.to_string()),
             attempt.why.clone().unwrap_or_default(),
         ]);
     }
@@ -168,8 +195,15 @@ fn attempt_table(attempts: &[Attempt]) -> Table {
 }
 
 fn node_table(nodes: &[NodeStatus]) -> Table {
-    let mut table =
-        Table::new(&[("NODE", false), ("NAME", false), ("PROCESS", false), ("LOST", false)], false);
+    let mut table = Table::new(
+        &[
+            ("NODE", false),
+            ("NAME", false),
+            ("PROCESS", false),
+            ("LOST", false),
+        ],
+        false,
+    );
     for node in nodes {
         table.row(vec![
             node.index.to_string(),
@@ -182,8 +216,15 @@ fn node_table(nodes: &[NodeStatus]) -> Table {
 }
 
 fn rank_table(ranks: &[RankStatus], context: &Context) -> Table {
-    let mut table =
-        Table::new(&[("RANK", false), ("NODE", false), ("PROCESS", false), ("END", false)], false);
+    let mut table = Table::new(
+        &[
+            ("RANK", false),
+            ("NODE", false),
+            ("PROCESS", false),
+            ("END", false),
+        ],
+        false,
+    );
     for rank in ranks.iter().take(MAX_RANKS) {
         let end = match (rank.end, rank.stopped) {
             (None, _) => "running".to_owned(),

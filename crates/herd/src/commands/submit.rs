@@ -27,7 +27,11 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
     let home_dir = jobs::open_home(home)?;
     let backend = input.backend.clone();
     let id = backend_local::submit(&home_dir, input)?;
-    let submitted = Submitted { id: id.to_string(), short: id.short(), backend };
+    let submitted = Submitted {
+        id: id.to_string(),
+        short: id.short(),
+        backend,
+    };
     printer.one(&submitted, &submitted.id, args.output.output, |_color| {
         format!("{}\n", submitted.id)
     })?;

@@ -18,8 +18,11 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
         .map(|value| jobs::span_option("--timeout", value))
         .transpose()?;
     let home = jobs::open_home(home)?;
-    let mut waiting: Vec<Job> =
-        args.jobs.iter().map(|selector| jobs::open(&home, selector)).collect::<Result<_, _>>()?;
+    let mut waiting: Vec<Job> = args
+        .jobs
+        .iter()
+        .map(|selector| jobs::open(&home, selector))
+        .collect::<Result<_, _>>()?;
     let deadline = timeout.and_then(|span| Instant::now().checked_add(span.as_duration()));
     let watch = Watch::new();
     for job in &waiting {
@@ -37,13 +40,17 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
         if running == 0 {
             break;
         }
-        let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
+        let left = deadline.map_or(Duration::MAX, |end| {
+            end.saturating_duration_since(Instant::now())
+        });
         if left.is_zero() {
             let after = args.timeout.clone().unwrap_or_default();
             return Err(ExpectedError::WaitTimeout { running, after });
         }
         watch.wait(left.min(BOUND));
     }
-    let codes = waiting.iter().map(|job| job.status.brief.exit_code.unwrap_or(0));
+    let codes = waiting
+        .iter()
+        .map(|job| job.status.brief.exit_code.unwrap_or(0));
     Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
 }

@@ -59,7 +59,10 @@ fn sentence(job: &Job, context: &Context) -> String {
     let brief = &job.status.brief;
     match (brief.ended_ms, brief.started_ms) {
         (Some(ended), Some(started)) => {
-            format!("it ended after {}", text::span(ended.saturating_sub(started)))
+            format!(
+                "it ended after {}",
+                text::span(ended.saturating_sub(started))
+            )
         }
         (Some(_), None) => "it ended before it started".to_owned(),
         (None, Some(started)) => {

@@ -33,11 +33,17 @@ pub(crate) fn resolve(
     file: Option<&str>,
     facts: &Facts,
 ) -> Result<Choice, Fault> {
-    let named = [flag, file].into_iter().flatten().find(|name| *name != "auto");
+    let named = [flag, file]
+        .into_iter()
+        .flatten()
+        .find(|name| *name != "auto");
     if let Some(name) = named {
         return explicit(name);
     }
-    let local = |note: Option<String>| Choice { backend: LOCAL.to_owned(), note };
+    let local = |note: Option<String>| Choice {
+        backend: LOCAL.to_owned(),
+        note,
+    };
     if let Some(id) = &facts.allocation {
         let note = format!("backend local, on this node of Slurm allocation {id} alone");
         return Ok(local(Some(note)));
@@ -48,13 +54,18 @@ pub(crate) fn resolve(
         )
         .hint("`-b local` runs it on this machine all the same"));
     }
-    let note = facts.has_sbatch.then(|| "backend local, although this machine has Slurm".to_owned());
+    let note = facts
+        .has_sbatch
+        .then(|| "backend local, although this machine has Slurm".to_owned());
     Ok(local(note))
 }
 
 fn explicit(name: &str) -> Result<Choice, Fault> {
     if name == LOCAL {
-        return Ok(Choice { backend: LOCAL.to_owned(), note: None });
+        return Ok(Choice {
+            backend: LOCAL.to_owned(),
+            note: None,
+        });
     }
     let hint = "`-b local` runs the job on this machine";
     if LATER.contains(&name) {
@@ -69,15 +80,29 @@ mod tests {
     use super::*;
 
     fn facts(has_sbatch: bool, allocation: bool, wants_gpus: bool) -> Facts {
-        Facts { has_sbatch, allocation: allocation.then(|| "71".to_owned()), wants_gpus }
+        Facts {
+            has_sbatch,
+            allocation: allocation.then(|| "71".to_owned()),
+            wants_gpus,
+        }
     }
 
     #[test]
     fn the_flag_wins_over_the_file() {
         let nothing = facts(true, false, true);
-        assert_eq!(resolve(Some("local"), Some("slurm"), &nothing).unwrap().backend, "local");
+        assert_eq!(
+            resolve(Some("local"), Some("slurm"), &nothing)
+                .unwrap()
+                .backend,
+            "local"
+        );
         assert!(resolve(Some("slurm"), Some("local"), &nothing).is_err());
-        assert!(resolve(None, Some("local"), &nothing).unwrap().note.is_none());
+        assert!(
+            resolve(None, Some("local"), &nothing)
+                .unwrap()
+                .note
+                .is_none()
+        );
         assert!(resolve(Some("auto"), Some("kueue"), &nothing).is_err());
     }
 
@@ -85,7 +110,10 @@ mod tests {
     fn i13_backends_of_later_releases_are_refused_with_that_sentence() {
         for name in ["slurm", "kueue", "ray"] {
             let fault = resolve(Some(name), None, &Facts::default()).unwrap_err();
-            assert!(fault.text.contains("not available in this release"), "{fault:?}");
+            assert!(
+                fault.text.contains("not available in this release"),
+                "{fault:?}"
+            );
         }
         let fault = resolve(Some("\u{1b}x"), None, &Facts::default()).unwrap_err();
         assert!(fault.text.contains("no backend has this name"), "{fault:?}");
@@ -95,8 +123,18 @@ mod tests {
     fn gpus_beside_sbatch_need_a_word() {
         let fault = resolve(None, None, &facts(true, false, true)).unwrap_err();
         assert!(fault.hint.unwrap().contains("-b local"));
-        assert!(resolve(None, None, &facts(true, false, false)).unwrap().note.is_some());
-        assert!(resolve(None, Some("auto"), &facts(false, false, true)).unwrap().note.is_none());
+        assert!(
+            resolve(None, None, &facts(true, false, false))
+                .unwrap()
+                .note
+                .is_some()
+        );
+        assert!(
+            resolve(None, Some("auto"), &facts(false, false, true))
+                .unwrap()
+                .note
+                .is_none()
+        );
         let inside = resolve(None, None, &facts(true, true, true)).unwrap();
         assert!(inside.note.unwrap().contains("allocation 71"));
     }

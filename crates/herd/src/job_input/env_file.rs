@@ -15,7 +15,11 @@ pub(crate) const MAX_BYTES: u64 = 1 << 20;
 pub(crate) fn parse(text: &str, file: &str) -> Result<BTreeMap<String, String>, Vec<Fault>> {
     let mut found = BTreeMap::new();
     let mut faults = Vec::new();
-    let mut lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate();
+    let mut lines = text
+        .strip_prefix('\u{feff}')
+        .unwrap_or(text)
+        .lines()
+        .enumerate();
     while let Some((index, line)) = lines.next() {
         let number = index + 1;
         let trimmed = line.trim();
@@ -28,12 +32,16 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<BTreeMap<String, String>, 
         };
         // Values may be secret: a fault names the line and the key, never what is assigned.
         let Some((key, value)) = assignment.split_once('=') else {
-            faults.push(Fault::new(format!("{file}:{number}: not of the form KEY=VALUE")));
+            faults.push(Fault::new(format!(
+                "{file}:{number}: not of the form KEY=VALUE"
+            )));
             continue;
         };
         let key = key.trim_end();
         if !is_name(key) {
-            faults.push(Fault::new(format!("{file}:{number}: no name for a variable before `=`")));
+            faults.push(Fault::new(format!(
+                "{file}:{number}: no name for a variable before `=`"
+            )));
             continue;
         }
         let value = match value.trim_start().chars().next() {
@@ -45,7 +53,9 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<BTreeMap<String, String>, 
         };
         match value {
             Ok(value) if value.contains('\0') => {
-                faults.push(Fault::new(format!("{file}:{number}: {key}: contains a NUL byte")));
+                faults.push(Fault::new(format!(
+                    "{file}:{number}: {key}: contains a NUL byte"
+                )));
             }
             Ok(value) => {
                 if found.insert(key.to_owned(), value).is_some() {
@@ -55,20 +65,29 @@ pub(crate) fn parse(text: &str, file: &str) -> Result<BTreeMap<String, String>, 
             Err(problem) => faults.push(Fault::new(format!("{file}:{number}: {key}: {problem}"))),
         }
     }
-    if faults.is_empty() { Ok(found) } else { Err(faults) }
+    if faults.is_empty() {
+        Ok(found)
+    } else {
+        Err(faults)
+    }
 }
 
 /// Whether a shell would take it as the name of a variable.
 pub(crate) fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
-    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+    bytes
+        .next()
+        .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// A bare value: a comment may follow after a space.
 fn unquoted(value: &str) -> String {
     let value = value.trim_start();
-    let end = value.find(" #").or_else(|| value.find("\t#")).unwrap_or(value.len());
+    let end = value
+        .find(" #")
+        .or_else(|| value.find("\t#"))
+        .unwrap_or(value.len());
     let end = if value.starts_with('#') { 0 } else { end };
     value[..end].trim_end().to_owned()
 }

@@ -17,22 +17,50 @@ const MAX_COUNT: u32 = 1_000_000;
 
 /// Puts the flags over the specification.
 pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>) {
-    set(&mut spec.nodes, "--nodes", args.nodes.as_deref(), faults, |text| count(text, 1));
+    set(
+        &mut spec.nodes,
+        "--nodes",
+        args.nodes.as_deref(),
+        faults,
+        |text| count(text, 1),
+    );
     let procs = args.procs_per_node.as_deref();
-    set(&mut spec.procs_per_node, "--procs-per-node", procs, faults, |text| match text {
-        "gpu" => Ok(ProcsPerNode::Gpu),
-        _ => count(text, 1).map(ProcsPerNode::Count),
-    });
+    set(
+        &mut spec.procs_per_node,
+        "--procs-per-node",
+        procs,
+        faults,
+        |text| match text {
+            "gpu" => Ok(ProcsPerNode::Gpu),
+            _ => count(text, 1).map(ProcsPerNode::Count),
+        },
+    );
     let cpus = args.cpus.as_deref();
-    set(&mut spec.resources.cpus, "--cpus", cpus, faults, |text| count(text, 1).map(Some));
+    set(&mut spec.resources.cpus, "--cpus", cpus, faults, |text| {
+        count(text, 1).map(Some)
+    });
     let memory = args.mem.as_deref();
-    set(&mut spec.resources.memory, "--mem", memory, faults, |text| {
-        positive(parsed::<Bytes>(text)?, |bytes| bytes.0).map(Some)
-    });
-    set(&mut spec.walltime, "--time", args.time.as_deref(), faults, |text| {
-        positive(parsed::<Span>(text)?, |span| span.ms).map(Some)
-    });
-    set(&mut spec.job_type, "--type", args.job_type.as_deref(), faults, job_type);
+    set(
+        &mut spec.resources.memory,
+        "--mem",
+        memory,
+        faults,
+        |text| positive(parsed::<Bytes>(text)?, |bytes| bytes.0).map(Some),
+    );
+    set(
+        &mut spec.walltime,
+        "--time",
+        args.time.as_deref(),
+        faults,
+        |text| positive(parsed::<Span>(text)?, |span| span.ms).map(Some),
+    );
+    set(
+        &mut spec.job_type,
+        "--type",
+        args.job_type.as_deref(),
+        faults,
+        job_type,
+    );
     if let Some(text) = &args.gpus {
         match gpus(text) {
             Ok((number, kind)) => {
@@ -100,7 +128,10 @@ fn set<T>(
 }
 
 fn fault(flag: &str, text: &str, problem: &str) -> Fault {
-    Fault::new(format!("{flag} {}: {problem}", herd_core::text::quoted(text)))
+    Fault::new(format!(
+        "{flag} {}: {problem}",
+        herd_core::text::quoted(text)
+    ))
 }
 
 fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
@@ -108,7 +139,11 @@ fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
 }
 
 fn positive<T>(value: T, number: impl Fn(&T) -> u64) -> Result<T, String> {
-    if number(&value) == 0 { Err("must be more than zero".to_owned()) } else { Ok(value) }
+    if number(&value) == 0 {
+        Err("must be more than zero".to_owned())
+    } else {
+        Ok(value)
+    }
 }
 
 fn count(text: &str, least: u32) -> Result<u32, String> {
@@ -123,11 +158,15 @@ fn count(text: &str, least: u32) -> Result<u32, String> {
 }
 
 fn gpus(text: &str) -> Result<(u32, Option<String>), String> {
-    let (kind, number) = text.rsplit_once(':').map_or((None, text), |(k, n)| (Some(k), n));
+    let (kind, number) = text
+        .rsplit_once(':')
+        .map_or((None, text), |(k, n)| (Some(k), n));
     let plain = |kind: &str| {
         !kind.is_empty()
             && kind.len() <= 64
-            && kind.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+            && kind
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     };
     if kind.is_some_and(|kind| !plain(kind)) {
         return Err("is not of the form [TYPE:]N".to_owned());
@@ -201,8 +240,11 @@ mod tests {
 
     #[test]
     fn i13_slurm_flags_are_refused_by_the_local_backend() {
-        let args =
-            JobArgs { partition: Some("gpu".into()), qos: Some("q".into()), ..JobArgs::default() };
+        let args = JobArgs {
+            partition: Some("gpu".into()),
+            qos: Some("q".into()),
+            ..JobArgs::default()
+        };
         let mut faults = Vec::new();
         refuse_unsupported(&args, LOCAL, &mut faults);
         assert_eq!(faults.len(), 2, "{faults:?}");

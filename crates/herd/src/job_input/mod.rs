@@ -57,7 +57,14 @@ pub(crate) fn read(args: &JobArgs) -> Result<JobInput, ExpectedError> {
         .map_err(|error| ExpectedError::failed("find the current directory", error))?;
     let variable = |name: &str| std::env::var_os(name);
     let mut stdin = std::io::stdin().lock();
-    read_in(args, &mut Surroundings { cwd, variable: &variable, stdin: &mut stdin })
+    read_in(
+        args,
+        &mut Surroundings {
+            cwd,
+            variable: &variable,
+            stdin: &mut stdin,
+        },
+    )
 }
 
 /// Reads a job in given surroundings.
@@ -119,13 +126,24 @@ pub(crate) fn read_in(
     spec.backend = Some(chosen.clone());
     let secrets = secrets::read(&spec.secrets, &base, around.variable, &mut faults);
     let env = passed_on(&spec, around.variable, &mut faults);
-    let input = JobInput { spec, secrets, backend: chosen, file_name, env, notes, warnings };
+    let input = JobInput {
+        spec,
+        secrets,
+        backend: chosen,
+        file_name,
+        env,
+        notes,
+        warnings,
+    };
     // Only a job that could be read whole can be held against a backend.
     if file_faults.is_none() && !input.backend.is_empty() && readable {
         faults.extend(input.refusals());
     }
     if file_faults.is_some() || !faults.is_empty() {
-        return Err(ExpectedError::Faults { file: file_faults, faults });
+        return Err(ExpectedError::Faults {
+            file: file_faults,
+            faults,
+        });
     }
     Ok(input)
 }
@@ -138,7 +156,10 @@ impl JobInput {
             let faults = not_here.into_iter().map(refusal).collect();
             return Err(ExpectedError::Faults { file: None, faults });
         }
-        let submission = Submission { after, ..self.submission(job) };
+        let submission = Submission {
+            after,
+            ..self.submission(job)
+        };
         plan::plan(&self.spec, &backend_local::facts(), submission).map_err(|refused| {
             let faults = refused.into_iter().map(refusal).collect();
             ExpectedError::Faults { file: None, faults }
@@ -244,7 +265,11 @@ fn workdir(
 
 /// `~` and `~/x` as a shell would read them.
 fn home_relative(path: &str, around: &Surroundings<'_>) -> PathBuf {
-    let rest = if path == "~" { Some("") } else { path.strip_prefix("~/") };
+    let rest = if path == "~" {
+        Some("")
+    } else {
+        path.strip_prefix("~/")
+    };
     match (rest, (around.variable)("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
         (Some(_) | None, _) => PathBuf::from(path),
@@ -265,7 +290,14 @@ mod tests {
         let variable = |name: &str| (name == "TOKEN").then(|| OsString::from("hunter2"));
         let mut stdin = stdin;
         let cwd = cwd.to_owned();
-        read_in(args, &mut Surroundings { cwd, variable: &variable, stdin: &mut stdin })
+        read_in(
+            args,
+            &mut Surroundings {
+                cwd,
+                variable: &variable,
+                stdin: &mut stdin,
+            },
+        )
     }
 
     fn command(words: &[&str]) -> Vec<String> {
@@ -276,7 +308,10 @@ mod tests {
     fn a_command_keeps_its_arguments_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let words = ["a b", "$x", "'\"\\", "größe\n", ""];
-        let args = JobArgs { command: command(&words), ..JobArgs::default() };
+        let args = JobArgs {
+            command: command(&words),
+            ..JobArgs::default()
+        };
         let input = read_with(&args, dir.path(), b"").unwrap();
         assert_eq!(input.spec.run, Some(Command::Argv(command(&words))));
         assert_eq!(input.backend, "local");
@@ -320,7 +355,14 @@ mod tests {
         let error = read_with(&args, dir.path(), b"ndoes: 2\nrun: 'true'\n").unwrap_err();
         assert_eq!(error.exit_code(), 2);
         let said = error.render(false);
-        for part in ["ndoes", "--nodes", "missing.env", "ABSENT", "nowhere", "slurm"] {
+        for part in [
+            "ndoes",
+            "--nodes",
+            "missing.env",
+            "ABSENT",
+            "nowhere",
+            "slurm",
+        ] {
             assert!(said.contains(part), "{part}: {said}");
         }
     }

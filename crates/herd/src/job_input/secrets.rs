@@ -40,7 +40,9 @@ impl Secrets {
 
 /// Reads `NAME`, `NAME=env:VAR` or `NAME=file:PATH`.
 pub(crate) fn parse_flag(text: &str) -> Result<(String, SecretSource), Fault> {
-    let (name, source) = text.split_once('=').map_or((text, None), |(n, s)| (n, Some(s)));
+    let (name, source) = text
+        .split_once('=')
+        .map_or((text, None), |(n, s)| (n, Some(s)));
     if !is_name(name) {
         return Err(Fault::new("--secret: no name for a variable")
             .hint("write --secret NAME, --secret NAME=env:VAR or --secret NAME=file:PATH"));
@@ -56,10 +58,13 @@ pub(crate) fn parse_flag(text: &str) -> Result<(String, SecretSource), Fault> {
         },
     };
     // What stands after `=` may be the secret itself and is not repeated.
-    parsed.map(|source| (name.to_owned(), source)).ok_or_else(|| {
-        Fault::new(format!("--secret {name}=…: neither env:VAR nor file:PATH"))
-            .hint("a secret's value never stands on the command line, where every user can see it")
-    })
+    parsed
+        .map(|source| (name.to_owned(), source))
+        .ok_or_else(|| {
+            Fault::new(format!("--secret {name}=…: neither env:VAR nor file:PATH")).hint(
+                "a secret's value never stands on the command line, where every user can see it",
+            )
+        })
 }
 
 /// Reads every secret; all that cannot be read are faults.
@@ -75,7 +80,9 @@ pub(crate) fn read(
             SecretSource::Env(from) => variable(from)
                 .ok_or_else(|| format!("the variable {from} is not set"))
                 .and_then(|value| {
-                    value.into_string().map_err(|_value| format!("the variable {from} is not UTF-8"))
+                    value
+                        .into_string()
+                        .map_err(|_value| format!("the variable {from} is not UTF-8"))
                 }),
             SecretSource::File(path) => read_file(&base.join(path)),
         };
@@ -106,8 +113,7 @@ fn read_file(path: &Path) -> Result<String, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("{shown} is larger than 1 MiB"));
     }
-    let mut text =
-        String::from_utf8(bytes).map_err(|_error| format!("{shown} is not UTF-8"))?;
+    let mut text = String::from_utf8(bytes).map_err(|_error| format!("{shown} is not UTF-8"))?;
     if text.ends_with('\n') {
         text.pop();
         if text.ends_with('\r') {

@@ -38,24 +38,32 @@ pub(crate) enum Refused {
 /// Reads `path`, or standard input for `-`.
 pub(crate) fn read(path: &Path, around: &mut Surroundings<'_>) -> Result<JobFile, Refused> {
     let (bytes, name, base) = if path == Path::new("-") {
-        let bytes = bounded(&mut *around.stdin, MAX_BYTES)
-            .map_err(|problem| Refused::Unreadable(Fault::new(format!("standard input: {problem}"))))?;
+        let bytes = bounded(&mut *around.stdin, MAX_BYTES).map_err(|problem| {
+            Refused::Unreadable(Fault::new(format!("standard input: {problem}")))
+        })?;
         (bytes, "standard input".to_owned(), around.cwd.clone())
     } else {
         let full = around.cwd.join(path);
         let name = path.display().to_string();
         let bytes = read_bounded(&full, MAX_BYTES).map_err(|problem| {
-            Refused::Unreadable(
-                Fault::new(format!("{name}: {problem}"))
-                    .hint(format!("to run a program rather than a job file: herd run -- {name}")),
-            )
+            Refused::Unreadable(Fault::new(format!("{name}: {problem}")).hint(format!(
+                "to run a program rather than a job file: herd run -- {name}"
+            )))
         })?;
-        let base = full.parent().map_or_else(|| around.cwd.clone(), Path::to_path_buf);
+        let base = full
+            .parent()
+            .map_or_else(|| around.cwd.clone(), Path::to_path_buf);
         (bytes, name, base)
     };
     let file_name = (path != Path::new("-")).then(|| name.clone());
-    let (spec, warnings) = parse(&bytes, &name).map_err(|found| Refused::Faulty(Box::new(found)))?;
-    Ok(JobFile { spec, warnings, base, file_name })
+    let (spec, warnings) =
+        parse(&bytes, &name).map_err(|found| Refused::Faulty(Box::new(found)))?;
+    Ok(JobFile {
+        spec,
+        warnings,
+        base,
+        file_name,
+    })
 }
 
 fn parse(bytes: &[u8], name: &str) -> Result<(JobSpec, Vec<String>), Diagnostics> {

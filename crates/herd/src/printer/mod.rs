@@ -36,7 +36,9 @@ pub(crate) struct Printer {
 
 impl std::fmt::Debug for Printer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Printer").field("closed", &self.closed).finish_non_exhaustive()
+        f.debug_struct("Printer")
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -51,13 +53,23 @@ impl Printer {
         };
         let (out, err) = (io::stdout(), io::stderr());
         let (out_color, err_color) = (decide(out.is_terminal()), decide(err.is_terminal()));
-        Self::over(Box::new(BufWriter::with_capacity(1 << 16, out)), Box::new(err))
-            .colored(out_color, err_color)
+        Self::over(
+            Box::new(BufWriter::with_capacity(1 << 16, out)),
+            Box::new(err),
+        )
+        .colored(out_color, err_color)
     }
 
     /// Any two streams, uncoloured.
     pub(crate) fn over(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
-        Self { out, err, out_color: false, err_color: false, closed: false, failure: None }
+        Self {
+            out,
+            err,
+            out_color: false,
+            err_color: false,
+            closed: false,
+            failure: None,
+        }
     }
 
     fn colored(mut self, out: bool, err: bool) -> Self {
@@ -110,7 +122,9 @@ impl Printer {
     /// Ends the output. Lost data is an error, a reader that left is not.
     pub(crate) fn finish(&mut self) -> Result<(), ExpectedError> {
         self.flush();
-        self.failure.take().map_or(Ok(()), |source| Err(ExpectedError::Stdout { source }))
+        self.failure
+            .take()
+            .map_or(Ok(()), |source| Err(ExpectedError::Stdout { source }))
     }
 
     fn lose(&mut self, error: io::Error) {
@@ -267,7 +281,16 @@ mod tests {
     fn printed(format: Format) -> String {
         let out = Shared::default();
         let mut printer = Printer::over(Box::new(out.clone()), Box::new(Shared::default()));
-        let things = [Thing { id: 7, colour: "red" }, Thing { id: 12, colour: "blue" }];
+        let things = [
+            Thing {
+                id: 7,
+                colour: "red",
+            },
+            Thing {
+                id: 12,
+                colour: "blue",
+            },
+        ];
         printer.list(&things, format).unwrap();
         printer.finish().unwrap();
         out.text()
@@ -278,7 +301,10 @@ mod tests {
         assert_eq!(printed(Format::Table), "ID\n7\n12\n");
         assert_eq!(printed(Format::Wide), "ID  COLOUR\n7   red\n12  blue\n");
         assert_eq!(printed(Format::Name), "7\n12\n");
-        assert_eq!(printed(Format::Yaml), "- colour: red\n  id: 7\n- colour: blue\n  id: 12\n");
+        assert_eq!(
+            printed(Format::Yaml),
+            "- colour: red\n  id: 7\n- colour: blue\n  id: 12\n"
+        );
         let json: serde_json::Value = serde_json::from_str(&printed(Format::Json)).unwrap();
         assert_eq!(json[1]["colour"], "blue");
     }
@@ -294,7 +320,10 @@ mod tests {
         assert!(printer.is_closed());
         printer.finish().unwrap();
         assert_eq!(err.text().lines().count(), 1, "{}", err.text());
-        assert!(err.text().starts_with("warning: standard output was closed"));
+        assert!(
+            err.text()
+                .starts_with("warning: standard output was closed")
+        );
     }
 
     #[test]

@@ -13,14 +13,18 @@ impl Table {
     pub(crate) fn new(columns: &[(&'static str, bool)], wide: bool) -> Self {
         Self {
             heads: columns.iter().map(|(head, _)| *head).collect(),
-            shown: columns.iter().map(|(_, only_wide)| wide || !only_wide).collect(),
+            shown: columns
+                .iter()
+                .map(|(_, only_wide)| wide || !only_wide)
+                .collect(),
             rows: Vec::new(),
         }
     }
 
     /// Adds a row; control characters are taken out.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.into_iter().map(|cell| one_line(&cell)).collect());
+        self.rows
+            .push(cells.into_iter().map(|cell| one_line(&cell)).collect());
     }
 
     /// The table as text, without spaces at the ends of lines.
@@ -34,11 +38,23 @@ impl Table {
         let widths: Vec<usize> = columns.iter().map(|&column| width(column)).collect();
         let mut text = String::new();
         let heads: Vec<&str> = columns.iter().map(|&column| self.heads[column]).collect();
-        push_line(&mut text, &heads, &widths, if color { Paint::Head } else { Paint::Plain });
+        push_line(
+            &mut text,
+            &heads,
+            &widths,
+            if color { Paint::Head } else { Paint::Plain },
+        );
         for row in &self.rows {
-            let cells: Vec<&str> =
-                columns.iter().map(|&column| row.get(column).map_or("", String::as_str)).collect();
-            push_line(&mut text, &cells, &widths, if color { Paint::States } else { Paint::Plain });
+            let cells: Vec<&str> = columns
+                .iter()
+                .map(|&column| row.get(column).map_or("", String::as_str))
+                .collect();
+            push_line(
+                &mut text,
+                &cells,
+                &widths,
+                if color { Paint::States } else { Paint::Plain },
+            );
         }
         text
     }
@@ -84,7 +100,9 @@ pub(crate) fn state_color(text: &str) -> &'static str {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 #[cfg(test)]

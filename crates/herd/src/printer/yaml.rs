@@ -89,12 +89,18 @@ fn is_block(text: &str) -> bool {
     text.trim_end_matches('\n').contains('\n')
         && !text.starts_with([' ', '\n', '\t'])
         && !text.ends_with("\n\n")
-        && text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control())
+        && text
+            .chars()
+            .all(|c| c == '\n' || c == '\t' || !c.is_control())
         && !text.contains(['\u{85}', '\u{2028}', '\u{2029}', '\u{feff}'])
 }
 
 fn block(text: &mut String, lines: &str, depth: usize) {
-    text.push_str(if lines.ends_with('\n') { " |\n" } else { " |-\n" });
+    text.push_str(if lines.ends_with('\n') {
+        " |\n"
+    } else {
+        " |-\n"
+    });
     for line in lines.lines() {
         if !line.is_empty() {
             indent(text, depth);
@@ -105,14 +111,23 @@ fn block(text: &mut String, lines: &str, depth: usize) {
 }
 
 fn string(text: &str) -> String {
-    let plain = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '/')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || " _-./@%+=,".contains(c))
+    let plain = text
+        .chars()
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '/')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || " _-./@%+=,".contains(c))
         && !text.ends_with(' ')
         && !matches!(
             text.to_ascii_lowercase().as_str(),
             "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"
         );
-    if plain { text.to_owned() } else { Value::String(text.to_owned()).to_string() }
+    if plain {
+        text.to_owned()
+    } else {
+        Value::String(text.to_owned()).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -132,7 +147,19 @@ mod tests {
 
     #[test]
     fn text_that_means_something_to_yaml_is_quoted() {
-        for text in ["", "no", "1e3", "a: b", "# x", "- x", "~", "x ", "\u{1b}[2J", "*a", "0x1f"] {
+        for text in [
+            "",
+            "no",
+            "1e3",
+            "a: b",
+            "# x",
+            "- x",
+            "~",
+            "x ",
+            "\u{1b}[2J",
+            "*a",
+            "0x1f",
+        ] {
             assert!(string(text).starts_with('"'), "{text:?}");
         }
         assert_eq!(string("train.py --lr=0.1"), "train.py --lr=0.1");

@@ -40,7 +40,12 @@ pub(super) struct Finding {
 
 impl Finding {
     fn new(check: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
-        Self { check, verdict, detail: detail.into(), remedy: None }
+        Self {
+            check,
+            verdict,
+            detail: detail.into(),
+            remedy: None,
+        }
     }
 
     fn ok(check: &'static str, detail: impl Into<String>) -> Self {
@@ -54,8 +59,12 @@ impl Finding {
 }
 
 impl Row for Finding {
-    const COLUMNS: &'static [(&'static str, bool)] =
-        &[("CHECK", false), ("RESULT", false), ("DETAIL", false), ("REMEDY", true)];
+    const COLUMNS: &'static [(&'static str, bool)] = &[
+        ("CHECK", false),
+        ("RESULT", false),
+        ("DETAIL", false),
+        ("REMEDY", true),
+    ];
 
     fn cells(&self) -> Vec<String> {
         let verdict = match self.verdict {
@@ -102,9 +111,18 @@ pub(crate) fn run(args: &DoctorArgs, home: Option<&Path>, printer: &mut Printer)
             }
         }
     }
-    let number = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let number = |verdict| {
+        findings
+            .iter()
+            .filter(|finding| finding.verdict == verdict)
+            .count()
+    };
     let (warned, failed) = (number(Verdict::Warn), number(Verdict::Fail));
-    printer.note(&format!("{}, {} failed", count(warned, "warning"), count(failed, "check")));
+    printer.note(&format!(
+        "{}, {} failed",
+        count(warned, "warning"),
+        count(failed, "check")
+    ));
     Ok(if failed > 0 { FAILED } else { 0 })
 }
 

@@ -33,9 +33,14 @@ pub(super) fn all() -> Vec<Finding> {
     findings.push(mpi("mpirun"));
     findings.push(mpi("mpiexec.hydra"));
     if let Some(path) = find("sbatch") {
-        let detail = format!("{}; the slurm backend is not in this release", path.display());
-        findings.push(Finding::new("slurm", Verdict::Warn, detail)
-            .remedy("`herd run` uses this machine alone; GPUs here need `-b local`"));
+        let detail = format!(
+            "{}; the slurm backend is not in this release",
+            path.display()
+        );
+        findings.push(
+            Finding::new("slurm", Verdict::Warn, detail)
+                .remedy("`herd run` uses this machine alone; GPUs here need `-b local`"),
+        );
     }
     findings
 }
@@ -57,13 +62,23 @@ fn python() -> Vec<Finding> {
         }
     };
     let version = |name: &str| {
-        answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned))
+        answer.lines().find_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix(' ')
+                .map(str::to_owned)
+        })
     };
     let python = version("python").unwrap_or_else(|| "of an unknown version".to_owned());
     let package = |name: &'static str, kind: &str| match version(name) {
         Some(version) => Finding::ok(name, version),
-        None => Finding::new(name, Verdict::Warn, format!("not found by {}", path.display()))
-            .remedy(format!("{kind} jobs need it: activate the environment that has it")),
+        None => Finding::new(
+            name,
+            Verdict::Warn,
+            format!("not found by {}", path.display()),
+        )
+        .remedy(format!(
+            "{kind} jobs need it: activate the environment that has it"
+        )),
     };
     vec![
         Finding::ok("python3", format!("{python}, {}", path.display())),
@@ -81,12 +96,18 @@ fn mpi(program: &'static str) -> Finding {
     command.arg("--version");
     match ask(command) {
         Ok(answer) => {
-            let first = answer.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
+            let first = answer
+                .lines()
+                .find(|line| !line.trim().is_empty())
+                .unwrap_or("")
+                .trim();
             Finding::ok(program, format!("{}, {first}", path.display()))
         }
-        Err(problem) => {
-            Finding::new(program, Verdict::Warn, format!("{}: {problem}", path.display()))
-        }
+        Err(problem) => Finding::new(
+            program,
+            Verdict::Warn,
+            format!("{}: {problem}", path.display()),
+        ),
     }
 }
 

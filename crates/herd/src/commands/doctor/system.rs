@@ -48,13 +48,20 @@ pub(super) fn home(path: &Path) -> Finding {
     let written = fs::write(&probe, b"herd doctor\n");
     drop(fs::remove_file(&probe));
     if let Err(error) = written {
-        return Finding::new("home", Verdict::Fail, format!("cannot write to {shown}: {error}"))
-            .remedy("set HERD_HOME to a directory that you can write to");
+        return Finding::new(
+            "home",
+            Verdict::Fail,
+            format!("cannot write to {shown}: {error}"),
+        )
+        .remedy("set HERD_HOME to a directory that you can write to");
     }
     let Ok(system) = statfs(path) else {
         return Finding::ok("home", format!("{shown} is writable"));
     };
-    #[expect(clippy::useless_conversion, reason = "the width of the number differs by platform")]
+    #[expect(
+        clippy::useless_conversion,
+        reason = "the width of the number differs by platform"
+    )]
     let number = i64::from(system.filesystem_type().0) & 0xFFFF_FFFF;
     match FILE_SYSTEMS.iter().find(|(known, ..)| *known == number) {
         Some((_, name, true)) => Finding::ok("home", format!("{shown} is writable, on {name}"))
@@ -71,7 +78,11 @@ fn probe_path(home: &Path) -> PathBuf {
 /// Free space and inodes.
 pub(super) fn space(path: &Path) -> Vec<Finding> {
     let Ok(facts) = statvfs(path) else {
-        return vec![Finding::new("disk", Verdict::Warn, "its free space cannot be asked")];
+        return vec![Finding::new(
+            "disk",
+            Verdict::Warn,
+            "its free space cannot be asked",
+        )];
     };
     // The widths of these numbers differ between platforms; both are taken as they are.
     let (blocks, size): (u64, u64) = (facts.blocks_available(), facts.fragment_size());
@@ -109,10 +120,15 @@ pub(super) fn clock(home: &Path) -> Finding {
     let Ok(stamped) = written else {
         return Finding::new("clock", Verdict::Warn, "cannot be compared with the home's");
     };
-    let skew = now.duration_since(stamped).unwrap_or_else(|error| error.duration());
+    let skew = now
+        .duration_since(stamped)
+        .unwrap_or_else(|error| error.duration());
     let shown = text::moment(text::now_ms());
     if skew > SKEW {
-        let detail = format!("{shown}, {:.1} s from the file system's", skew.as_secs_f64());
+        let detail = format!(
+            "{shown}, {:.1} s from the file system's",
+            skew.as_secs_f64()
+        );
         Finding::new("clock", Verdict::Warn, detail).remedy("set the clocks with chrony or ntpd")
     } else {
         Finding::ok("clock", shown)
@@ -123,16 +139,16 @@ pub(super) fn clock(home: &Path) -> Finding {
 pub(super) fn kernel() -> Finding {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim().to_owned();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
         return Finding::new("kernel", Verdict::Warn, "its release cannot be read");
     };
     match (major, minor) {
         (..=3, _) | (4, ..=17) => Finding::new("kernel", Verdict::Fail, release)
             .remedy("the oldest supported kernel is 4.18"),
-        (4, _) | (5, ..=2) => {
-            Finding::ok("kernel", format!("{release}, without process handles"))
-        }
+        (4, _) | (5, ..=2) => Finding::ok("kernel", format!("{release}, without process handles")),
         _ => Finding::ok("kernel", release),
     }
 }
@@ -140,10 +156,12 @@ pub(super) fn kernel() -> Finding {
 /// Files that a process may open.
 pub(super) fn descriptors() -> Finding {
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((_, hard)) if hard < FEW_DESCRIPTORS => {
-            Finding::new("descriptors", Verdict::Warn, format!("at most {hard} open files"))
-                .remedy("raise `ulimit -Hn` for jobs of many ranks")
-        }
+        Ok((_, hard)) if hard < FEW_DESCRIPTORS => Finding::new(
+            "descriptors",
+            Verdict::Warn,
+            format!("at most {hard} open files"),
+        )
+        .remedy("raise `ulimit -Hn` for jobs of many ranks"),
         Ok((_, hard)) if hard > 1 << 40 => Finding::ok("descriptors", "no limit"),
         Ok((_, hard)) => Finding::ok("descriptors", format!("at most {hard} open files")),
         Err(error) => Finding::new("descriptors", Verdict::Warn, format!("cannot ask: {error}")),
@@ -154,8 +172,12 @@ pub(super) fn descriptors() -> Finding {
 pub(super) fn cgroup() -> Finding {
     match machine::writable_cgroup() {
         Some(path) => Finding::ok("cgroup", format!("{} is writable", path.display())),
-        None => Finding::new("cgroup", Verdict::Warn, "none is writable: memory is accounting only")
-            .remedy("`systemd-run --user --scope -p Delegate=yes herd …` gives a job one"),
+        None => Finding::new(
+            "cgroup",
+            Verdict::Warn,
+            "none is writable: memory is accounting only",
+        )
+        .remedy("`systemd-run --user --scope -p Delegate=yes herd …` gives a job one"),
     }
 }
 
@@ -176,8 +198,12 @@ pub(super) fn gpus() -> Finding {
     if all == usable {
         return Finding::ok("gpus", all.to_string());
     }
-    Finding::new("gpus", Verdict::Warn, format!("{} of {all} cannot be opened", all - usable))
-        .remedy("ask for access to /dev/nvidia*, often by joining the group `video`")
+    Finding::new(
+        "gpus",
+        Verdict::Warn,
+        format!("{} of {all} cannot be opened", all - usable),
+    )
+    .remedy("ask for access to /dev/nvidia*, often by joining the group `video`")
 }
 
 #[cfg(test)]
@@ -189,7 +215,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(home(dir.path()).verdict, Verdict::Ok);
         assert_eq!(clock(dir.path()).verdict, Verdict::Ok);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "a probe was left behind");
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            0,
+            "a probe was left behind"
+        );
     }
 
     #[test]

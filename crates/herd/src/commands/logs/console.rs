@@ -36,7 +36,10 @@ pub(crate) fn show(job_dir: &Path, mut shaper: Shaper) {
             Ok(Followed::Idle) => {}
             Ok(Followed::Ended) => return,
             Err(error) => {
-                drop(writeln!(io::stderr(), "warning: cannot show the job's output: {error}"));
+                drop(writeln!(
+                    io::stderr(),
+                    "warning: cannot show the job's output: {error}"
+                ));
                 return;
             }
         }
@@ -44,7 +47,11 @@ pub(crate) fn show(job_dir: &Path, mut shaper: Shaper) {
 }
 
 fn warn(error: &io::Error, job_dir: &Path) {
-    let why = if error.kind() == ErrorKind::BrokenPipe { "closed" } else { "not writable" };
+    let why = if error.kind() == ErrorKind::BrokenPipe {
+        "closed"
+    } else {
+        "not writable"
+    };
     drop(writeln!(
         io::stderr(),
         "warning: standard output is {why}; the job goes on, its output is in {}",

@@ -92,7 +92,11 @@ fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
     };
     Ok(Filter {
         ranks,
-        node: args.node.as_deref().map(|value| node(value, job)).transpose()?,
+        node: args
+            .node
+            .as_deref()
+            .map(|value| node(value, job))
+            .transpose()?,
         since_ms: args.since.as_deref().map(since).transpose()?,
         stream: args.stream.map(|stream| match stream {
             StreamArg::Stdout => Stream::Stdout,
@@ -105,9 +109,16 @@ fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
 
 fn node(value: &str, job: &Job) -> Result<u32, ExpectedError> {
     let known = &job.status.nodes;
-    let by_name = known.iter().find(|node| node.name == value).map(|node| node.index);
+    let by_name = known
+        .iter()
+        .find(|node| node.name == value)
+        .map(|node| node.index);
     by_name.or_else(|| value.parse().ok()).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().take(8).map(|node| node.name.as_str()).collect();
+        let names: Vec<&str> = known
+            .iter()
+            .take(8)
+            .map(|node| node.name.as_str())
+            .collect();
         ExpectedError::BadOption {
             option: "--node",
             value: value.to_owned(),

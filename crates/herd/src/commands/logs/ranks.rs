@@ -33,7 +33,17 @@ mod tests {
     fn sets_are_read_and_anything_else_is_refused() {
         assert_eq!(parse("3"), Some(vec![3]));
         assert_eq!(parse("7,0-2,1"), Some(vec![0, 1, 2, 7]));
-        for text in ["", "a", "-1", "3-", "3-1", "0-4294967295", "1,,2", "+1", "1 2"] {
+        for text in [
+            "",
+            "a",
+            "-1",
+            "3-",
+            "3-1",
+            "0-4294967295",
+            "1,,2",
+            "+1",
+            "1 2",
+        ] {
             assert_eq!(parse(text), None, "{text:?}");
         }
     }

@@ -8,8 +8,9 @@ use herd_jobdir::sanitize::Sanitizer;
 use crate::cli::job::PrefixStyle;
 
 /// Colours of prefixes, by rank; none of them is red, which means failure elsewhere.
-const COLORS: [&str; 6] =
-    ["\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[96m"];
+const COLORS: [&str; 6] = [
+    "\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[96m",
+];
 /// Streams whose unfinished control sequences are remembered at once.
 const MAX_STREAMS: usize = 8192;
 
@@ -25,7 +26,12 @@ pub(crate) struct Shaper {
 impl Shaper {
     /// Without a style, pieces keep the prefix they were stored with.
     pub(crate) fn new(style: Option<PrefixStyle>, raw: bool, color: bool) -> Self {
-        Self { style, raw, color, filters: BTreeMap::new() }
+        Self {
+            style,
+            raw,
+            color,
+            filters: BTreeMap::new(),
+        }
     }
 
     /// Appends a piece as it is to be shown.
@@ -72,7 +78,11 @@ impl Shaper {
             output.extend_from_slice(prefix);
             return;
         }
-        let index = if rank == HERD { 0 } else { rank as usize % COLORS.len() };
+        let index = if rank == HERD {
+            0
+        } else {
+            rank as usize % COLORS.len()
+        };
         output.extend_from_slice(COLORS[index].as_bytes());
         output.extend_from_slice(prefix);
         output.extend_from_slice(b"\x1b[0m");
@@ -97,7 +107,11 @@ mod tests {
     use super::*;
 
     fn shaped(style: Option<PrefixStyle>, raw: bool, color: bool, bytes: &[u8]) -> String {
-        let prefix_len = if bytes.starts_with(b"(node0, rank=1) ") { 16 } else { 0 };
+        let prefix_len = if bytes.starts_with(b"(node0, rank=1) ") {
+            16
+        } else {
+            0
+        };
         let record = Record {
             time_ms: 0,
             offset: 0,
@@ -109,7 +123,11 @@ mod tests {
             prefix_len,
         };
         let mut output = Vec::new();
-        let entry = Entry { record, bytes, in_line: false };
+        let entry = Entry {
+            record,
+            bytes,
+            in_line: false,
+        };
         Shaper::new(style, raw, color).shape(&entry, &mut output);
         String::from_utf8(output).unwrap()
     }
@@ -118,16 +136,28 @@ mod tests {
     fn prefixes_are_kept_changed_or_dropped() {
         let stored = b"(node0, rank=1) a\n(node0, rank=1) b\n";
         assert_eq!(shaped(None, false, false, stored).as_bytes(), stored);
-        assert_eq!(shaped(Some(PrefixStyle::Rank), false, false, stored), "[1] a\n[1] b\n");
-        assert_eq!(shaped(Some(PrefixStyle::None), false, false, stored), "a\nb\n");
+        assert_eq!(
+            shaped(Some(PrefixStyle::Rank), false, false, stored),
+            "[1] a\n[1] b\n"
+        );
+        assert_eq!(
+            shaped(Some(PrefixStyle::None), false, false, stored),
+            "a\nb\n"
+        );
         let colored = shaped(None, false, true, stored);
-        assert!(colored.starts_with("\x1b[33m(node0, rank=1) \x1b[0ma\n"), "{colored:?}");
+        assert!(
+            colored.starts_with("\x1b[33m(node0, rank=1) \x1b[0ma\n"),
+            "{colored:?}"
+        );
     }
 
     #[test]
     fn a_single_rank_has_a_prefix_only_on_request() {
         assert_eq!(shaped(None, false, true, b"a\n"), "a\n");
-        assert_eq!(shaped(Some(PrefixStyle::Full), false, false, b"a\n"), "(node0, rank=1) a\n");
+        assert_eq!(
+            shaped(Some(PrefixStyle::Full), false, false, b"a\n"),
+            "(node0, rank=1) a\n"
+        );
     }
 
     #[test]

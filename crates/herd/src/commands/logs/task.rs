@@ -46,7 +46,10 @@ pub(super) fn run(args: &LogsArgs, job: &Job, index: u32, printer: &mut Printer)
     let mut tail = args.tail.map(|lines| (lines, VecDeque::new()));
     loop {
         let mut line = Vec::new();
-        let read = (&mut reader).take(MAX_LINE).read_until(b'\n', &mut line).map_err(failed)?;
+        let read = (&mut reader)
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut line)
+            .map_err(failed)?;
         if read > 0 {
             if !shown.wants(&line) {
                 continue;
