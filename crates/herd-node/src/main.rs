@@ -12,7 +12,9 @@ fn main() -> ExitCode {
             "herd-node knows the command `executor`; people use `herd`".to_owned(),
         )),
     };
-    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    let Err(error) = outcome else {
+        return ExitCode::SUCCESS;
+    };
     let mut text = format!("error: {error}\n");
     let mut cause = std::error::Error::source(&error);
     while let Some(source) = cause {

@@ -13,8 +13,13 @@ pub struct Clock {
 impl Clock {
     /// A clock that starts now.
     pub fn start() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { wall_ms: u64::try_from(wall.as_millis()).unwrap_or(0), started: Instant::now() }
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(0),
+            started: Instant::now(),
+        }
     }
 
     /// Milliseconds since the Unix epoch.

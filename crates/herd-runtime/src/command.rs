@@ -10,7 +10,10 @@ pub fn argv(command: &Command, login_shell: bool) -> Vec<OsString> {
         Command::Argv(words) => words.iter().map(OsString::from).collect(),
         Command::Shell(text) => {
             let flags = if login_shell { "-leo" } else { "-eo" };
-            ["bash", flags, "pipefail", "-c", text].iter().map(OsString::from).collect()
+            ["bash", flags, "pipefail", "-c", text]
+                .iter()
+                .map(OsString::from)
+                .collect()
         }
     }
 }
@@ -24,7 +27,10 @@ mod tests {
         let words = Command::Argv(vec!["a b".to_owned(), "$x".to_owned()]);
         assert_eq!(argv(&words, false), ["a b", "$x"]);
         let text = Command::Shell("echo \"$x\"\n".to_owned());
-        assert_eq!(argv(&text, false), ["bash", "-eo", "pipefail", "-c", "echo \"$x\"\n"]);
+        assert_eq!(
+            argv(&text, false),
+            ["bash", "-eo", "pipefail", "-c", "echo \"$x\"\n"]
+        );
         assert_eq!(argv(&text, true)[1], "-leo");
     }
 }

@@ -92,7 +92,9 @@ impl Connections {
     /// Hands a message to a connection's task. A peer that does not take its messages has a full
     /// queue; it is cut off, which its node notices as a broken connection.
     pub(crate) fn send(&mut self, id: ConnectionId, message: FromCoordinator) {
-        let Some(outgoing) = self.outgoing.get(&id) else { return };
+        let Some(outgoing) = self.outgoing.get(&id) else {
+            return;
+        };
         if outgoing.try_send(message).is_err() {
             self.outgoing.remove(&id);
         }

@@ -88,7 +88,13 @@ impl Coordinator {
     pub fn new(plan: Plan, names: Vec<String>, gang_timeout_ms: u64, now_ms: u64) -> Self {
         let nodes = names
             .into_iter()
-            .map(|name| Node { name, hello: None, last_heard_ms: now_ms, done: false, lost: false })
+            .map(|name| Node {
+                name,
+                hello: None,
+                last_heard_ms: now_ms,
+                done: false,
+                lost: false,
+            })
             .collect();
         Self {
             plan,
@@ -129,7 +135,10 @@ impl Coordinator {
             return Err(format!("`{}` is not a node of this attempt", hello.node));
         };
         if self.nodes[index].hello.is_some() || self.nodes[index].lost {
-            return Err(format!("`{}` is connected already or was given up", hello.node));
+            return Err(format!(
+                "`{}` is connected already or was given up",
+                hello.node
+            ));
         }
         self.event(EventKind::NodeJoined {
             node: as_u32(index),
@@ -144,7 +153,11 @@ impl Coordinator {
             for node in 0..self.nodes.len() {
                 self.actions.push(Action::Assign { node });
             }
-            self.begin(if self.plan.setup.is_some() { Phase::Setup } else { Phase::Run });
+            self.begin(if self.plan.setup.is_some() {
+                Phase::Setup
+            } else {
+                Phase::Run
+            });
         }
         Ok(index)
     }
@@ -156,7 +169,11 @@ impl Coordinator {
 
     /// A rank's process started.
     pub fn rank_started(&mut self, node: usize, rank: u32, pid: u32) {
-        self.event(EventKind::RankStarted { rank, node: as_u32(node), pid });
+        self.event(EventKind::RankStarted {
+            rank,
+            node: as_u32(node),
+            pid,
+        });
     }
 
     /// A rank ended; the first that fails stops all others.
@@ -193,7 +210,12 @@ impl Coordinator {
                 last_lines: setup.last_lines,
                 start_error: setup.start_error,
             };
-            self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, self.plan.grace.ms, now_ms);
+            self.begin_stop(
+                Stop::Failed(Some(failure)),
+                SIGTERM,
+                self.plan.grace.ms,
+                now_ms,
+            );
         }
         self.advance(now_ms);
     }
@@ -206,9 +228,20 @@ impl Coordinator {
         self.nodes[node].lost = true;
         self.nodes[node].done = true;
         let name = self.nodes[node].name.clone();
-        self.event(EventKind::NodeLost { name: name.clone(), detail: detail.to_owned() });
-        let failure = Failure::NodeLost { node: name, detail: detail.to_owned() };
-        self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, self.plan.grace.ms, now_ms);
+        self.event(EventKind::NodeLost {
+            name: name.clone(),
+            detail: detail.to_owned(),
+        });
+        let failure = Failure::NodeLost {
+            node: name,
+            detail: detail.to_owned(),
+        };
+        self.begin_stop(
+            Stop::Failed(Some(failure)),
+            SIGTERM,
+            self.plan.grace.ms,
+            now_ms,
+        );
         self.advance(now_ms);
     }
 
@@ -216,10 +249,17 @@ impl Coordinator {
     pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
         self.event(EventKind::CancelRequested { by: by.to_owned() });
         let again = self.stop.is_some();
-        let grace = if again { 0 } else { grace_ms.unwrap_or(self.plan.grace.ms) };
+        let grace = if again {
+            0
+        } else {
+            grace_ms.unwrap_or(self.plan.grace.ms)
+        };
         if again {
             self.ending_by_ms = Some(now_ms + ENDING_MARGIN_MS);
-            self.send_all(&FromCoordinator::Cancel { signal, grace_ms: 0 });
+            self.send_all(&FromCoordinator::Cancel {
+                signal,
+                grace_ms: 0,
+            });
         } else {
             self.begin_stop(Stop::Cancelled { code }, signal, grace, now_ms);
         }
@@ -235,11 +275,16 @@ impl Coordinator {
             && self.stop.is_none()
             && now_ms >= self.began_ms + self.gang_timeout_ms
         {
-            let missing: Vec<usize> =
-                (0..self.nodes.len()).filter(|&i| self.nodes[i].hello.is_none()).collect();
+            let missing: Vec<usize> = (0..self.nodes.len())
+                .filter(|&i| self.nodes[i].hello.is_none())
+                .collect();
             let seconds = self.gang_timeout_ms / 1000;
             for node in missing {
-                self.lost(node, &format!("did not register within {seconds} s"), now_ms);
+                self.lost(
+                    node,
+                    &format!("did not register within {seconds} s"),
+                    now_ms,
+                );
             }
         }
         for node in 0..self.nodes.len() {
@@ -251,15 +296,20 @@ impl Coordinator {
         if let Some(walltime) = self.plan.walltime.filter(|_| self.stop.is_none()) {
             let grace = self.plan.grace.ms.min(walltime.ms / 2);
             if now_ms >= self.began_ms + walltime.ms - grace {
-                self.event(EventKind::CancelRequested { by: "walltime".to_owned() });
-                let failure = Failure::TimeLimit { seconds: walltime.ms.div_ceil(1000) };
+                self.event(EventKind::CancelRequested {
+                    by: "walltime".to_owned(),
+                });
+                let failure = Failure::TimeLimit {
+                    seconds: walltime.ms.div_ceil(1000),
+                };
                 self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, grace, now_ms);
                 self.advance(now_ms);
             }
         }
         if self.ending_by_ms.is_some_and(|by| now_ms >= by) {
-            let late: Vec<usize> =
-                (0..self.nodes.len()).filter(|&i| !self.nodes[i].done).collect();
+            let late: Vec<usize> = (0..self.nodes.len())
+                .filter(|&i| !self.nodes[i].done)
+                .collect();
             for node in late {
                 self.event(EventKind::BoundExpired {
                     wait: "ending".to_owned(),
@@ -276,8 +326,12 @@ impl Coordinator {
             Phase::Setup => AttemptState::SettingUp,
             Phase::Run => AttemptState::Running,
         });
-        let first_only =
-            phase == Phase::Setup && self.plan.setup.as_ref().is_some_and(|s| s.on == SetupOn::First);
+        let first_only = phase == Phase::Setup
+            && self
+                .plan
+                .setup
+                .as_ref()
+                .is_some_and(|s| s.on == SetupOn::First);
         let (meeting_address, meeting_port) = self.nodes[0]
             .hello
             .as_ref()
@@ -325,7 +379,10 @@ impl Coordinator {
     fn send_all(&mut self, message: &FromCoordinator) {
         for node in 0..self.nodes.len() {
             if self.nodes[node].hello.is_some() && !self.nodes[node].lost {
-                self.actions.push(Action::Send { node, message: message.clone() });
+                self.actions.push(Action::Send {
+                    node,
+                    message: message.clone(),
+                });
             }
         }
     }
@@ -340,7 +397,9 @@ impl Coordinator {
                     rootcause::first_cause(&ranks)
                         .map(|first| Failure::RankFailed(Box::new(first.clone())))
                 });
-                let code = failure.as_ref().map_or(exit::HERD_FAILED, Failure::exit_code);
+                let code = failure
+                    .as_ref()
+                    .map_or(exit::HERD_FAILED, Failure::exit_code);
                 (AttemptState::Failed, failure, code)
             }
         };
@@ -364,7 +423,9 @@ impl Coordinator {
         match self.state.step(state) {
             Ok(next) => self.state = next,
             // An attempt that is stopped before it ran still has one terminal event (I1).
-            Err(error) => self.event(EventKind::Warning { text: error.to_string() }),
+            Err(error) => self.event(EventKind::Warning {
+                text: error.to_string(),
+            }),
         }
         self.event(EventKind::Attempt { state, failure });
     }

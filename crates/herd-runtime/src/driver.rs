@@ -107,17 +107,30 @@ enum Peer {
 /// Drives one attempt to its one terminal record (I1). Signals count as requests to cancel.
 pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
     let clock = Clock::start();
-    let channel = Channel { job: attempt.plan.job.to_string(), attempt: attempt.plan.attempt };
+    let channel = Channel {
+        job: attempt.plan.job.to_string(),
+        attempt: attempt.plan.attempt,
+    };
     let connections = Connections::bind(attempt.listen, &attempt.key, &channel)
         .await
-        .map_err(|source| DriverError::Listen { address: attempt.listen, source })?;
+        .map_err(|source| DriverError::Listen {
+            address: attempt.listen,
+            source,
+        })?;
     let address = connections.local_addr();
-    attempt.dir.write_driver(&DriverInfo::of_this_process(address.to_string()))?;
+    attempt
+        .dir
+        .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
     let launches = attempt.nodes.iter().map(|node| Launch {
         node: node.name.clone(),
         argv: executor_argv(&attempt, address, &node.name),
-        log: attempt.dir.path().join("nodes").join(&node.name).join("executor.log"),
+        log: attempt
+            .dir
+            .path()
+            .join("nodes")
+            .join(&node.name)
+            .join("executor.log"),
         pass_stdin: attempt.pass_stdin,
     });
     let executors = Executors::start(launches.collect())
@@ -232,8 +245,8 @@ impl Driver {
             (Incoming::Frame(Frame::Control(bytes)), peer) => {
                 let message = serde_json::from_slice(&bytes).unwrap_or(ToCoordinator::Unknown);
                 match peer {
-                    Some(Peer::Node(node)) => self.from_node(node, message, now),
-                    Some(Peer::Client) => self.from_client(id, message, now),
+                    Some(Peer::Node(node)) => self.node_says(node, message, now),
+                    Some(Peer::Client) => self.client_asks(id, message, now),
                     None => self.introduce(id, message, now),
                 }
             }
@@ -256,19 +269,22 @@ impl Driver {
                     self.peers.insert(id, Peer::Node(node));
                     self.node_connections.insert(node, id);
                 }
-                Err(reason) => self.connections.send(id, FromCoordinator::Refused { reason }),
+                Err(reason) => self
+                    .connections
+                    .send(id, FromCoordinator::Refused { reason }),
             },
             ToCoordinator::Client { .. } => {
                 self.peers.insert(id, Peer::Client);
             }
             _ => {
                 let reason = "the first frame must be hello or client".to_owned();
-                self.connections.send(id, FromCoordinator::Refused { reason });
+                self.connections
+                    .send(id, FromCoordinator::Refused { reason });
             }
         }
     }
 
-    fn from_node(&mut self, node: usize, message: ToCoordinator, now: u64) {
+    fn node_says(&mut self, node: usize, message: ToCoordinator, now: u64) {
         self.coordinator.heard(node, now);
         match message {
             ToCoordinator::RankStarted { rank, pid } => {
@@ -286,17 +302,21 @@ impl Driver {
         }
     }
 
-    fn from_client(&mut self, id: ConnectionId, message: ToCoordinator, now: u64) {
-        match message {
-            ToCoordinator::Cancel { signal, grace_ms, by } => {
-                self.coordinator.cancel(signal, grace_ms, exit::CANCELLED, &by, now);
-                self.connections.send(id, FromCoordinator::Done);
-            }
-            _ => {
-                let reason = "this release does not know that request".to_owned();
-                self.connections.send(id, FromCoordinator::Refused { reason });
-            }
-        }
+    fn client_asks(&mut self, id: ConnectionId, message: ToCoordinator, now: u64) {
+        let answer = if let ToCoordinator::Cancel {
+            signal,
+            grace_ms,
+            by,
+        } = message
+        {
+            self.coordinator
+                .cancel(signal, grace_ms, exit::CANCELLED, &by, now);
+            FromCoordinator::Done
+        } else {
+            let reason = "this release does not know that request".to_owned();
+            FromCoordinator::Refused { reason }
+        };
+        self.connections.send(id, answer);
     }
 
     fn act(&mut self) {
@@ -309,7 +329,10 @@ impl Driver {
                 Action::Send { node, message } => self.send(node, message),
                 // A full disk must not end the job: the ranks' own records matter more.
                 Action::Event(kind) => {
-                    let event = Event { time_ms: self.clock.now_ms(), kind };
+                    let event = Event {
+                        time_ms: self.clock.now_ms(),
+                        kind,
+                    };
                     drop(self.events.write(&event));
                 }
                 Action::Finish(end) => self.end = Some(*end),

@@ -104,7 +104,9 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
     }
     let text = |name: &str, value: Option<OsString>| {
         let value = value.ok_or_else(|| EntryError::Usage(format!("{name} is required")))?;
-        value.into_string().map_err(|_bad| EntryError::Usage(format!("{name} is not UTF-8")))
+        value
+            .into_string()
+            .map_err(|_bad| EntryError::Usage(format!("{name} is not UTF-8")))
     };
     let wrong = |name: &str| EntryError::Usage(format!("{name} has a wrong value"));
     let key_file = PathBuf::from(
@@ -114,8 +116,12 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
         coordinator: text("--coordinator", coordinator)?
             .parse::<SocketAddr>()
             .map_err(|_bad| wrong("--coordinator"))?,
-        job: text("--job", job)?.parse::<JobId>().map_err(|_bad| wrong("--job"))?,
-        attempt: text("--attempt", attempt)?.parse().map_err(|_bad| wrong("--attempt"))?,
+        job: text("--job", job)?
+            .parse::<JobId>()
+            .map_err(|_bad| wrong("--job"))?,
+        attempt: text("--attempt", attempt)?
+            .parse()
+            .map_err(|_bad| wrong("--attempt"))?,
         node: text("--node", node)?,
         address: text("--address", address)?,
         key: read_key(&key_file)?,
@@ -126,6 +132,12 @@ fn read_key(path: &Path) -> Result<Key, EntryError> {
     let mut text = String::new();
     fs::File::open(path)
         .and_then(|file| file.take(KEY_FILE_MAX).read_to_string(&mut text))
-        .map_err(|source| EntryError::KeyFile { path: path.to_owned(), source })?;
-    Key::from_hex(text.trim()).map_err(|source| EntryError::Key { path: path.to_owned(), source })
+        .map_err(|source| EntryError::KeyFile {
+            path: path.to_owned(),
+            source,
+        })?;
+    Key::from_hex(text.trim()).map_err(|source| EntryError::Key {
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -21,7 +21,12 @@ pub const SCRUBBED: &[&str] = &["HERD_KEY"];
 pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     let plan = &assign.plan;
     let mut env = plan.env.clone();
-    env.extend(assign.secrets.iter().map(|(name, value)| (name.clone(), value.clone())));
+    env.extend(
+        assign
+            .secrets
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
     let gpus = assign.gpus.as_ref().map_or(0, Vec::len).to_string();
     let addresses = assign.node_addresses.join("\n");
     let mut set = |name: &str, value: String| {
@@ -41,7 +46,10 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     set("SKYPILOT_NUM_NODES", plan.nodes.to_string());
     set("SKYPILOT_NODE_IPS", addresses);
     set("SKYPILOT_NUM_GPUS_PER_NODE", gpus);
-    set("SKYPILOT_TASK_ID", format!("herd-{}-{}", plan.job, plan.name));
+    set(
+        "SKYPILOT_TASK_ID",
+        format!("herd-{}-{}", plan.job, plan.name),
+    );
     if let Some(devices) = &assign.gpus {
         set("CUDA_VISIBLE_DEVICES", devices.join(","));
     }
@@ -66,8 +74,14 @@ pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<
             set("PET_NODE_RANK", assign.node.to_string());
             set("PET_NPROC_PER_NODE", plan.procs_per_node.to_string());
             set("PET_RDZV_BACKEND", "c10d".to_owned());
-            set("PET_RDZV_ENDPOINT", format!("{}:{}", meeting.address, meeting.port));
-            set("PET_RDZV_ID", format!("{}-{}", plan.job.short(), plan.attempt));
+            set(
+                "PET_RDZV_ENDPOINT",
+                format!("{}:{}", meeting.address, meeting.port),
+            );
+            set(
+                "PET_RDZV_ID",
+                format!("{}-{}", plan.job.short(), plan.attempt),
+            );
             set("PET_MASTER_ADDR", meeting.address.clone());
             set("PET_MASTER_PORT", meeting.port.to_string());
         }
@@ -117,5 +131,9 @@ pub fn defaults(assign: &Assign) -> Vec<(&'static str, &'static str)> {
 }
 
 fn name_of(assign: &Assign) -> String {
-    assign.node_names.get(assign.node as usize).cloned().unwrap_or_default()
+    assign
+        .node_names
+        .get(assign.node as usize)
+        .cloned()
+        .unwrap_or_default()
 }

@@ -73,18 +73,30 @@ pub enum ExecutorError {
 /// Runs one executor to its end. Ranks that still run when this returns have been killed.
 pub async fn run(options: Options) -> Result<(), ExecutorError> {
     let coordinator = options.coordinator;
-    let link_error = |source| ExecutorError::Link { coordinator, source };
-    let channel = Channel { job: options.job.to_string(), attempt: options.attempt };
+    let link_error = |source| ExecutorError::Link {
+        coordinator,
+        source,
+    };
+    let channel = Channel {
+        job: options.job.to_string(),
+        attempt: options.attempt,
+    };
     let (mut sender, receiver) =
         herd_link::connect(coordinator, &options.key, &channel, CONNECT_TIMEOUT)
             .await
             .map_err(link_error)?;
     // The port stays bound until ranks start, so that nobody else takes it meanwhile.
-    let reserved = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))
-        .map_err(|source| ExecutorError::System { what: "reserve a port", source })?;
+    let reserved =
+        TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(|source| ExecutorError::System {
+            what: "reserve a port",
+            source,
+        })?;
     let free_port = reserved
         .local_addr()
-        .map_err(|source| ExecutorError::System { what: "read the reserved port", source })?
+        .map_err(|source| ExecutorError::System {
+            what: "read the reserved port",
+            source,
+        })?
         .port();
     sender
         .send_json(&ToCoordinator::Hello(Hello {
@@ -129,9 +141,15 @@ enum Next {
 
 impl Executor {
     async fn serve(&mut self, coordinator: SocketAddr) -> Result<(), ExecutorError> {
-        let link_error = |source| ExecutorError::Link { coordinator, source };
-        let mut terminate = signal(SignalKind::terminate())
-            .map_err(|source| ExecutorError::System { what: "watch for SIGTERM", source })?;
+        let link_error = |source| ExecutorError::Link {
+            coordinator,
+            source,
+        };
+        let mut terminate =
+            signal(SignalKind::terminate()).map_err(|source| ExecutorError::System {
+                what: "watch for SIGTERM",
+                source,
+            })?;
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -143,7 +161,7 @@ impl Executor {
                         Ok(Some(Frame::Control(bytes))) => {
                             let message = serde_json::from_slice(&bytes)
                                 .unwrap_or(FromCoordinator::Unknown);
-                            if let Next::End = self.obey(message).await? {
+                            if let Next::End = self.obey(message)? {
                                 return Ok(());
                             }
                         }
@@ -168,15 +186,22 @@ impl Executor {
         }
     }
 
-    async fn obey(&mut self, message: FromCoordinator) -> Result<Next, ExecutorError> {
+    fn obey(&mut self, message: FromCoordinator) -> Result<Next, ExecutorError> {
         match message {
             FromCoordinator::Assign(assign) => self.assign = Some(*assign),
-            FromCoordinator::Start { phase, meeting_address, meeting_port } => {
+            FromCoordinator::Start {
+                phase,
+                meeting_address,
+                meeting_port,
+            } => {
                 if let Some(assign) = &self.assign {
                     if phase == Phase::Run {
                         self.reserved = None;
                     }
-                    let meeting = Meeting { address: meeting_address, port: meeting_port };
+                    let meeting = Meeting {
+                        address: meeting_address,
+                        port: meeting_port,
+                    };
                     self.phase = Some(PhaseRun::start(assign, phase, &meeting));
                 }
             }
@@ -196,14 +221,20 @@ impl Executor {
         match event {
             PhaseEvent::Log(frame) => self.sender.send(&Frame::Log(frame)).await,
             PhaseEvent::Started { rank, pid } => {
-                self.sender.send_json(&ToCoordinator::RankStarted { rank, pid }).await
+                self.sender
+                    .send_json(&ToCoordinator::RankStarted { rank, pid })
+                    .await
             }
             PhaseEvent::Ended(result) => {
-                self.sender.send_json(&ToCoordinator::RankEnded(result)).await
+                self.sender
+                    .send_json(&ToCoordinator::RankEnded(result))
+                    .await
             }
             PhaseEvent::Done { phase, setup } => {
                 self.phase = None;
-                self.sender.send_json(&ToCoordinator::PhaseDone { phase, setup }).await
+                self.sender
+                    .send_json(&ToCoordinator::PhaseDone { phase, setup })
+                    .await
             }
         }
     }

@@ -41,7 +41,11 @@ impl Executors {
                 argv: launch.argv,
                 env: std::env::vars_os().collect(),
                 cwd: PathBuf::from("/"),
-                stdin: if launch.pass_stdin { Stdin::Inherit } else { Stdin::Null },
+                stdin: if launch.pass_stdin {
+                    Stdin::Inherit
+                } else {
+                    Stdin::Null
+                },
                 stdout: Output::File(launch.log),
                 stderr: Output::SameAsStdout,
                 cpus: None,
@@ -59,7 +63,11 @@ impl Executors {
                 }
             }
         }
-        Ok(Self { group: Group::from_children(children), alive, sweeps: JoinSet::new() })
+        Ok(Self {
+            group: Group::from_children(children),
+            alive,
+            sweeps: JoinSet::new(),
+        })
     }
 
     /// The next executor that ends: its node and how. Cancel-safe; pends while none lives.
@@ -89,7 +97,10 @@ impl Executors {
     }
 
     fn living(&self) -> Vec<Pid> {
-        let numbers = self.alive.values().filter_map(|&pid| i32::try_from(pid).ok());
+        let numbers = self
+            .alive
+            .values()
+            .filter_map(|&pid| i32::try_from(pid).ok());
         numbers.filter_map(Pid::from_raw).collect()
     }
 
@@ -100,7 +111,8 @@ impl Executors {
             if timeout_at(deadline, self.next_exit()).await.is_err() {
                 self.group.stop(Signal::TERM, ORPHAN_GRACE);
                 let killed = Instant::now() + ORPHAN_BOUND;
-                while !self.alive.is_empty() && timeout_at(killed, self.next_exit()).await.is_ok() {}
+                while !self.alive.is_empty() && timeout_at(killed, self.next_exit()).await.is_ok() {
+                }
                 break;
             }
         }

@@ -24,7 +24,12 @@ pub(crate) struct Merger {
 impl Merger {
     pub(crate) fn new(plan: &Plan, writer: RunLogWriter) -> Self {
         let prefixed = plan.world_size() > 1;
-        Self { writer, prefixed, streams: BTreeMap::new(), broken: false }
+        Self {
+            writer,
+            prefixed,
+            streams: BTreeMap::new(),
+            broken: false,
+        }
     }
 
     /// Takes bytes of one stream, which come in order and without gaps.
@@ -35,7 +40,10 @@ impl Merger {
         }
         let prefix = prefix(node, log.rank);
         let mut lines = Vec::with_capacity(log.bytes.len() + log.bytes.len() / 4);
-        let splitter = self.streams.entry((node, log.rank, log.stream)).or_default();
+        let splitter = self
+            .streams
+            .entry((node, log.rank, log.stream))
+            .or_default();
         splitter.feed(&log.bytes, |line| push(&mut lines, &prefix, line));
         self.write(node, log.rank, log.stream, &lines, prefix.len(), now_ms);
     }
@@ -74,7 +82,11 @@ impl Merger {
             rank,
             node: u32::try_from(node).unwrap_or(u32::MAX),
             // Setup's words are not the job's output.
-            stream: if stream == 1 { Stream::Stdout } else { Stream::Stderr },
+            stream: if stream == 1 {
+                Stream::Stdout
+            } else {
+                Stream::Stderr
+            },
             prefix_len: u16::try_from(prefix_len).unwrap_or(0),
             continuation: false,
             bytes,

@@ -41,7 +41,10 @@ pub(crate) enum PhaseEvent {
     /// A rank ended.
     Ended(Box<RankResult>),
     /// Every process has ended and every byte was told.
-    Done { phase: Phase, setup: Option<SetupResult> },
+    Done {
+        phase: Phase,
+        setup: Option<SetupResult>,
+    },
 }
 
 /// How far the phase has come.
@@ -148,7 +151,10 @@ impl PhaseRun {
                 },
                 Stage::Draining if self.followed.is_empty() => {
                     self.stage = Stage::Done;
-                    return PhaseEvent::Done { phase: self.phase, setup: self.setup.take() };
+                    return PhaseEvent::Done {
+                        phase: self.phase,
+                        setup: self.setup.take(),
+                    };
                 }
                 Stage::Draining => {
                     let tailed = self.follower.next().await;
@@ -162,7 +168,10 @@ impl PhaseRun {
     /// Asks the processes to end; asked again, kills them.
     pub(crate) fn stop(&mut self, signal: i32, grace: Duration) {
         self.stopped = true;
-        self.group.stop(Signal::from_named_raw(signal).unwrap_or(Signal::TERM), grace);
+        self.group.stop(
+            Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
+            grace,
+        );
     }
 
     /// Ends everything now, bounded by `grace` and the time that killing takes.
@@ -190,9 +199,18 @@ impl PhaseRun {
     }
 
     fn start_setup(&mut self, assign: &Assign, children: &mut Vec<Child>) -> bool {
-        let Some(setup) = &assign.plan.setup else { return true };
-        let name = assign.node_names.get(assign.node as usize).cloned().unwrap_or_default();
-        let log = Path::new(&assign.attempt_dir).join("nodes").join(name).join("setup.log");
+        let Some(setup) = &assign.plan.setup else {
+            return true;
+        };
+        let name = assign
+            .node_names
+            .get(assign.node as usize)
+            .cloned()
+            .unwrap_or_default();
+        let log = Path::new(&assign.attempt_dir)
+            .join("nodes")
+            .join(name)
+            .join("setup.log");
         let env = environment::of_node(assign);
         let spec = ProcessSpec {
             argv: command::argv(&setup.run, assign.plan.login_shell),
@@ -234,11 +252,15 @@ impl PhaseRun {
         meeting: &Meeting,
         children: &mut Vec<Child>,
     ) -> bool {
-        let Some(run) = &assign.plan.run else { return true };
+        let Some(run) = &assign.plan.run else {
+            return true;
+        };
         let argv = command::argv(run, assign.plan.login_shell);
         for local_rank in 0..assign.plan.ranks_per_node {
             let rank = assign.first_rank + local_rank;
-            let dir = Path::new(&assign.attempt_dir).join("ranks").join(rank.to_string());
+            let dir = Path::new(&assign.attempt_dir)
+                .join("ranks")
+                .join(rank.to_string());
             let process = Process {
                 rank,
                 stdout: dir.join("stdout.log"),
@@ -254,7 +276,11 @@ impl PhaseRun {
                 argv: argv.clone(),
                 env: complete(assign, env),
                 cwd: PathBuf::from(&assign.plan.workdir),
-                stdin: if assign.pass_stdin { Stdin::Inherit } else { Stdin::Null },
+                stdin: if assign.pass_stdin {
+                    Stdin::Inherit
+                } else {
+                    Stdin::Null
+                },
                 stdout: Output::File(process.stdout.clone()),
                 stderr: Output::File(process.stderr.clone()),
                 cpus: assign.cpus.clone(),
@@ -266,7 +292,10 @@ impl PhaseRun {
                     self.follow(rank, 1, &process.stdout);
                     self.follow(rank, 2, &process.stderr);
                     self.processes.push(process);
-                    self.pending.push_back(PhaseEvent::Started { rank, pid: child.pid() });
+                    self.pending.push_back(PhaseEvent::Started {
+                        rank,
+                        pid: child.pid(),
+                    });
                     children.push(child);
                 }
                 Err(error) => {
@@ -301,25 +330,46 @@ impl PhaseRun {
     }
 
     fn ended(&mut self, index: usize, exit: &ExitInfo) {
-        let Some(process) = self.processes.get(index) else { return };
+        let Some(process) = self.processes.get(index) else {
+            return;
+        };
         let failed = !exit.end.is_success();
         if process.rank == SETUP_RANK {
-            let last_lines = if failed { last_lines(&process.stdout) } else { Vec::new() };
-            self.setup = Some(SetupResult { end: exit.end, last_lines, start_error: None });
+            let last_lines = if failed {
+                last_lines(&process.stdout)
+            } else {
+                Vec::new()
+            };
+            self.setup = Some(SetupResult {
+                end: exit.end,
+                last_lines,
+                start_error: None,
+            });
             return;
         }
-        self.pending.push_back(PhaseEvent::Ended(Box::new(RankResult {
-            rank: process.rank,
-            node: self.node,
-            end: exit.end,
-            ended_ms: exit.at_ms(),
-            stopped: exit.stopped,
-            start_error: None,
-            error: if failed { herd_launch::error_file::read_error_file(&process.error_file).ok().flatten() } else { None },
-            last_lines: if failed { last_lines(&process.stderr) } else { Vec::new() },
-            cpu_ms: exit.cpu_ms,
-            peak_kib: exit.peak_kib,
-        })));
+        self.pending
+            .push_back(PhaseEvent::Ended(Box::new(RankResult {
+                rank: process.rank,
+                node: self.node,
+                end: exit.end,
+                ended_ms: exit.at_ms(),
+                stopped: exit.stopped,
+                start_error: None,
+                error: if failed {
+                    herd_launch::error_file::read_error_file(&process.error_file)
+                        .ok()
+                        .flatten()
+                } else {
+                    None
+                },
+                last_lines: if failed {
+                    last_lines(&process.stderr)
+                } else {
+                    Vec::new()
+                },
+                cpu_ms: exit.cpu_ms,
+                peak_kib: exit.peak_kib,
+            })));
     }
 }
 
@@ -334,15 +384,24 @@ fn complete(assign: &Assign, own: BTreeMap<String, String>) -> Vec<(OsString, Os
     let mut all: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
         let kept = assign.plan.inherit_env
-            || name.to_str().is_some_and(|n| matches!(n, "HOME" | "PATH" | "USER" | "LANG" | "TMPDIR"));
-        if kept && !name.to_str().is_some_and(|n| environment::SCRUBBED.contains(&n)) {
+            || name
+                .to_str()
+                .is_some_and(|n| matches!(n, "HOME" | "PATH" | "USER" | "LANG" | "TMPDIR"));
+        if kept
+            && !name
+                .to_str()
+                .is_some_and(|n| environment::SCRUBBED.contains(&n))
+        {
             all.insert(name, value);
         }
     }
     for (name, value) in environment::defaults(assign) {
         all.entry(name.into()).or_insert_with(|| value.into());
     }
-    all.extend(own.into_iter().map(|(name, value)| (name.into(), value.into())));
+    all.extend(
+        own.into_iter()
+            .map(|(name, value)| (name.into(), value.into())),
+    );
     all.into_iter().collect()
 }
 
@@ -359,7 +418,10 @@ fn last_lines(path: &Path) -> Vec<String> {
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|&line| line.to_owned()).collect()
+    lines[lines.len().saturating_sub(LAST_LINES)..]
+        .iter()
+        .map(|&line| line.to_owned())
+        .collect()
 }
 
 /// An error and its causes in one line.

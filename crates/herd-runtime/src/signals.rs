@@ -18,7 +18,11 @@ impl Signals {
     pub fn watch() -> io::Result<Self> {
         let hangup_ignored = hangup_is_ignored();
         Ok(Self {
-            hangup: if hangup_ignored { None } else { Some(signal(SignalKind::hangup())?) },
+            hangup: if hangup_ignored {
+                None
+            } else {
+                Some(signal(SignalKind::hangup())?)
+            },
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
             terminate: signal(SignalKind::terminate())?,
@@ -46,6 +50,8 @@ impl Signals {
 fn hangup_is_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mask = mask
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
     mask & 1 == 1
 }

@@ -47,11 +47,20 @@ pub enum CancelError {
 }
 
 /// Asks for the end and returns when the request was taken up, not when the job has ended.
-pub async fn cancel(job: &JobDir, signal: i32, grace: Option<Span>, by: &str) -> Result<(), CancelError> {
+pub async fn cancel(
+    job: &JobDir,
+    signal: i32,
+    grace: Option<Span>,
+    by: &str,
+) -> Result<(), CancelError> {
     if job.read_result()?.is_some() {
-        return Err(CancelError::Ended { job: job.id().short() });
+        return Err(CancelError::Ended {
+            job: job.id().short(),
+        });
     }
-    let no_driver = || CancelError::NoDriver { job: job.id().short() };
+    let no_driver = || CancelError::NoDriver {
+        job: job.id().short(),
+    };
     let attempt = job.latest_attempt()?.ok_or_else(no_driver)?;
     // A driver that was started a moment ago has not introduced itself yet.
     let deadline = Instant::now() + BOUND;
@@ -62,7 +71,10 @@ pub async fn cancel(job: &JobDir, signal: i32, grace: Option<Span>, by: &str) ->
     }
     if let (Some(driver), Some(key)) = (&driver, job.read_key()?) {
         if let (Ok(address), Ok(key)) = (driver.address.parse(), Key::from_hex(&key)) {
-            let channel = Channel { job: job.id().to_string(), attempt: attempt.number() };
+            let channel = Channel {
+                job: job.id().to_string(),
+                attempt: attempt.number(),
+            };
             let request = ToCoordinator::Cancel {
                 signal,
                 grace_ms: grace.map(|grace| grace.ms),
@@ -79,8 +91,10 @@ pub async fn cancel(job: &JobDir, signal: i32, grace: Option<Span>, by: &str) ->
         return Err(no_driver());
     }
     let pid = i32::try_from(driver.pid).unwrap_or(0);
-    kill(Pid::from_raw(pid), Signal::SIGTERM)
-        .map_err(|source| CancelError::Signal { pid: driver.pid, source })
+    kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|source| CancelError::Signal {
+        pid: driver.pid,
+        source,
+    })
 }
 
 async fn ask(
@@ -90,7 +104,9 @@ async fn ask(
     request: &ToCoordinator,
 ) -> Result<(), LinkError> {
     let (mut sender, mut receiver) = herd_link::connect(address, key, channel, BOUND).await?;
-    sender.send_json(&ToCoordinator::Client { version: VERSION }).await?;
+    sender
+        .send_json(&ToCoordinator::Client { version: VERSION })
+        .await?;
     sender.send_json(request).await?;
     sender.flush().await?;
     while let Some(frame) = receiver.recv().await? {

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
+use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult};
-use herd_core::retry;
+use herd_core::retry::{self, Decision};
 use herd_core::spec::AfterWhen;
 use herd_core::state::{AttemptState, JobState};
-use herd_core::exit;
-use herd_jobdir::{AttemptDir, DriverInfo, Durability, Home, JobDir, JobDirError};
 use herd_jobdir::runlog::RunLogWriter;
+use herd_jobdir::{AttemptDir, DriverInfo, Durability, Home, JobDir, JobDirError};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::{self, Attempt, DriverError, NodePlan};
@@ -89,11 +89,18 @@ enum Waited<T> {
 }
 
 /// Runs the job to its end and returns its result. Secrets are deleted whatever happens.
-pub async fn drive(home: &Home, job: &JobDir, options: &DriveOptions) -> Result<JobResult, DriveError> {
+pub async fn drive(
+    home: &Home,
+    job: &JobDir,
+    options: &DriveOptions,
+) -> Result<JobResult, DriveError> {
     let first = job.attempt(1);
-    first.claim_owner(&format!("local:{}", std::process::id())).map_err(|source| {
-        DriveError::Owned { job: job.id().short(), source }
-    })?;
+    first
+        .claim_owner(&format!("local:{}", std::process::id()))
+        .map_err(|source| DriveError::Owned {
+            job: job.id().short(),
+            source,
+        })?;
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
     // Before there is a port, a signal to this process is how the job is cancelled.
     first.write_driver(&DriverInfo::of_this_process(String::new()))?;
@@ -132,7 +139,10 @@ async fn attempts(
     options: &DriveOptions,
     signals: &mut Signals,
 ) -> Result<JobResult, DriveError> {
-    let missing = |what| DriveError::Missing { job: job.id().short(), what };
+    let missing = |what| DriveError::Missing {
+        job: job.id().short(),
+        what,
+    };
     let clock = Clock::start();
     let mut plan = first.read_plan()?.ok_or_else(|| missing("plan"))?;
     let key_text = job.read_key()?.ok_or_else(|| missing("key"))?;
@@ -186,14 +196,16 @@ async fn attempts(
         };
         let end = Box::pin(driver::run(attempt, signals))
             .await
-            .map_err(|source| DriveError::Driver { attempt: plan.attempt, source })?;
-        let again = match (&plan.retry, &end.failure) {
-            (Some(retry), Some(failure)) => retry::decide(retry, failure, plan.attempt),
-            _ => None,
-        };
-        let Some(backoff) = again else {
-            let attempts = plan.attempt;
-            return Ok(done(Some(end), attempts));
+            .map_err(|source| DriveError::Driver {
+                attempt: plan.attempt,
+                source,
+            })?;
+        let decision = end.failure.as_ref().map(|failure| {
+            // Attempts are numbered from 1: the first is no retry.
+            retry::decide(plan.retry.as_ref(), failure, plan.attempt - 1)
+        });
+        let Some(Decision::Again { after: backoff }) = decision else {
+            return Ok(done(Some(end), plan.attempt));
         };
         plan.attempt += 1;
         plan.generation += 1;
@@ -220,7 +232,10 @@ async fn wait_for_others(
 ) -> Result<Waited<()>, DriveError> {
     for after in &plan.after {
         let Ok(id) = home.select(&after.job) else {
-            return Err(DriveError::Missing { job: after.job.clone(), what: "record" });
+            return Err(DriveError::Missing {
+                job: after.job.clone(),
+                what: "record",
+            });
         };
         let other = home.open(id)?;
         let mut noted = false;
@@ -242,7 +257,11 @@ async fn wait_for_others(
             AfterWhen::Any => true,
         };
         if !fits {
-            let text = format!("job {} ended {}: this job does not run", id.short(), result.state);
+            let text = format!(
+                "job {} ended {}: this job does not run",
+                id.short(),
+                result.state
+            );
             dir.event_writer()?.write(&Event {
                 time_ms: clock.now_ms(),
                 kind: EventKind::Warning { text },
@@ -268,7 +287,13 @@ async fn lease(
     if need.gpus == 0 && need.cpus == 0 {
         // Nothing asked for, nothing leased; zero GPUs asked for are zero GPUs seen.
         let gpus = plan.resources.gpus.map(|_| Vec::new());
-        let nodes = names.map(|name| NodePlan { name, gpus: gpus.clone(), cpus: None }).collect();
+        let nodes = names
+            .map(|name| NodePlan {
+                name,
+                gpus: gpus.clone(),
+                cpus: None,
+            })
+            .collect();
         return Ok(Waited::Ready((nodes, None)));
     }
     let machine = Machine::of_this_process();
@@ -280,7 +305,10 @@ async fn lease(
         created_ms: plan.job.created_ms().unwrap_or(0),
         need,
     };
-    let stock = Stock { gpus: machine.gpus, cpus: machine.cpus };
+    let stock = Stock {
+        gpus: machine.gpus,
+        cpus: machine.cpus,
+    };
     let mut waiting = Leases::open(directory.as_deref())?.enqueue(ticket, stock)?;
     let mut noted = String::new();
     let lease = loop {
@@ -310,13 +338,20 @@ async fn lease(
 
 /// The part of node `index` when each gets `each`.
 fn share<T: Clone>(all: &[T], index: usize, each: u32) -> Vec<T> {
-    all.iter().skip(index * each as usize).take(each as usize).cloned().collect()
+    all.iter()
+        .skip(index * each as usize)
+        .take(each as usize)
+        .cloned()
+        .collect()
 }
 
 fn note_queued(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), DriveError> {
     dir.event_writer()?.write(&Event {
         time_ms: clock.now_ms(),
-        kind: EventKind::Job { state: JobState::Queued, why: Some(why.to_owned()) },
+        kind: EventKind::Job {
+            state: JobState::Queued,
+            why: Some(why.to_owned()),
+        },
     })?;
     Ok(())
 }
