@@ -13,7 +13,6 @@ use herd_backends::local::{self, DriveOptions};
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
-use herd_core::spec::After;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_runtime::guard;
@@ -43,7 +42,7 @@ pub(crate) fn facts() -> BackendFacts {
 
 /// Writes the job down; nothing runs yet.
 pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
-    let after = resolve_after(home, &input.spec.after)?;
+    let after = jobs::resolve_after(home, &input.spec.after)?;
     let plan = input.plan(JobId::generate(), after)?;
     let value = serde_json::to_value(&input.spec)
         .map_err(|error| ExpectedError::failed("write the job file", error))?;
@@ -118,19 +117,6 @@ fn executor_program() -> Result<Vec<OsString>, ExpectedError> {
     let node = own.with_file_name("herd-node");
     let program = if node.is_file() { node } else { own };
     Ok(vec![program.into_os_string(), "executor".into()])
-}
-
-fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, ExpectedError> {
-    after
-        .iter()
-        .map(|after| {
-            let id = jobs::open(home, &after.job)?.dir.id();
-            Ok(After {
-                job: id.to_string(),
-                when: after.when,
-            })
-        })
-        .collect()
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, ExpectedError> {

@@ -128,14 +128,6 @@ pub(crate) enum ExpectedError {
 }
 
 impl ExpectedError {
-    /// One fault alone.
-    pub(crate) fn fault(fault: Fault) -> Self {
-        Self::Faults {
-            file: None,
-            faults: vec![fault],
-        }
-    }
-
     /// Something of herd's own that failed.
     pub(crate) fn failed(what: impl Into<String>, source: impl Into<Source>) -> Self {
         Self::Failed {
@@ -300,7 +292,8 @@ mod tests {
             nearest: Vec::new(),
         };
         assert!(!error.render(false).contains('\x1b'));
-        let fault = ExpectedError::fault(Fault::new("bad \x1b]0;title\x07 key"));
+        let faults = vec![Fault::new("bad \x1b]0;title\x07 key")];
+        let fault = ExpectedError::Faults { file: None, faults };
         assert!(!fault.render(false).contains('\x1b'));
     }
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use herd_core::result::AttemptEnd;
-use herd_core::spec::JobType;
+use herd_core::spec::{After, JobType};
 use herd_core::units::Span;
 use herd_jobdir::status::DRIVER_LOST;
 use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
 use serde::Serialize;
 
-use crate::error::ExpectedError;
+use crate::error::{ExpectedError, Fault};
 use crate::printer::Row;
 use crate::report::Context;
 use crate::text;
@@ -35,6 +35,26 @@ pub(crate) fn span_option(option: &'static str, value: &str) -> Result<Span, Exp
             source: error.into(),
         },
     )
+}
+
+/// The jobs that must end first, each as its full id; one that does not exist is a fault.
+pub(crate) fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, ExpectedError> {
+    let mut resolved = Vec::with_capacity(after.len());
+    let mut faults = Vec::new();
+    for wanted in after {
+        match home.select(&wanted.job) {
+            Ok(id) => resolved.push(After {
+                job: id.to_string(),
+                when: wanted.when,
+            }),
+            Err(error) => faults.push(Fault::new(format!("after: {error}"))),
+        }
+    }
+    if faults.is_empty() {
+        Ok(resolved)
+    } else {
+        Err(ExpectedError::Faults { file: None, faults })
+    }
 }
 
 /// One job and where it stands.

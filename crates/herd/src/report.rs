@@ -328,18 +328,14 @@ fn next_commands(result: &JobResult, context: &Context) -> Vec<String> {
 
 /// A line without control sequences; colour goes too, since the box has its own.
 pub(crate) fn clean(line: &str) -> String {
-    let mut kept = String::with_capacity(line.len());
-    let mut rest = line.chars().peekable();
+    let bytes = herd_jobdir::sanitize::sanitize(line.as_bytes());
+    let text = String::from_utf8_lossy(&bytes);
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text.chars();
     while let Some(c) = rest.next() {
         if c == '\u{1b}' {
-            // CSI sequences are skipped whole; of others only the escape itself.
-            if rest.next_if_eq(&'[').is_some() {
-                while rest
-                    .next_if(|c| !('\u{40}'..='\u{7e}').contains(c))
-                    .is_some()
-                {}
-                rest.next();
-            }
+            // The filter leaves colours alone, and they end with their letter.
+            rest.by_ref().find(|c| *c == 'm');
         } else if c == '\t' || !c.is_control() {
             kept.push(c);
         }
@@ -443,7 +439,21 @@ mod tests {
             ],
         };
         let result = failed(Failure::RankFailed(Box::new(first)));
-        insta::assert_snapshot!(after_run(&result, Some(&end), &context()), @"");
+        insta::assert_snapshot!(after_run(&result, Some(&end), &context()), @r#"
+        ┌─ rank 3 failed first, on node1: exit code 1 ──────────────
+        │ epoch 1
+        │ bad value
+        ├─ traceback ───────────────────────────────────────────────
+        │ Traceback:
+        │   File "train.py"
+        │ ValueError: no data
+        └───────────────────────────────────────────────────────────
+          rank 2 on node1 failed too: signal 11 (SIGSEGV): Segmentation fault
+          1 rank was stopped by herd
+        herd: digits (7f3a9c21) FAILED after 12.3 s, exit code 1, log /home/me/run.log
+          herd logs 7f3a9c21 --rank 3
+          herd status 7f3a9c21
+        "#);
     }
 
     #[test]

@@ -147,7 +147,7 @@ mod tests {
         for (bytes, text) in cases {
             assert_eq!(size(bytes), text);
         }
-        assert_eq!(size(u64::MAX), "16.0 EiB");
+        assert_eq!(size(u64::MAX), "15.9 EiB");
     }
 
     #[test]

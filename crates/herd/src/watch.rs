@@ -32,7 +32,15 @@ impl Watch {
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_DELETE_SELF;
         if let Some(inotify) = &self.inotify {
-            drop(inotify.add_watch(path, flags));
+            let _added = inotify.add_watch(path, flags);
+        }
+    }
+
+    /// Adds a directory for its new names alone, not for what is written into its files.
+    pub(crate) fn add_names(&self, directory: &Path) {
+        if let Some(inotify) = &self.inotify {
+            let flags = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+            let _added = inotify.add_watch(directory, flags);
         }
     }
 
@@ -40,14 +48,14 @@ impl Watch {
     pub(crate) fn wait(&self, bound: Duration) {
         let timeout = PollTimeout::try_from(bound).unwrap_or(PollTimeout::MAX);
         let Some(inotify) = &self.inotify else {
-            drop(poll(&mut [], timeout));
+            let _nothing = poll(&mut [], timeout);
             return;
         };
         // An interrupted wait is an early return, which every caller takes for a change.
-        drop(poll(
+        let _changed = poll(
             &mut [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)],
             timeout,
-        ));
+        );
         while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
     }
 }

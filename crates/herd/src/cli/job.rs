@@ -77,15 +77,16 @@ pub(crate) struct JobArgs {
     pub(crate) exclude: Option<String>,
 }
 
+// The values have no help of their own: with it, every help text would fall into its long form.
 /// How the merged output of ranks is marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PrefixStyle {
-    /// Node and rank: `(node0, rank=3)`
+    // Node and rank: `(node0, rank=3)`
     #[default]
     Full,
-    /// The rank alone: `[3]`
+    // The rank alone: `[3]`
     Rank,
-    /// Nothing
+    // Nothing
     None,
 }
 
@@ -95,7 +96,7 @@ pub(crate) struct RunArgs {
     /// The job.
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// How each line says where it comes from [default: full, none for a single rank]
+    /// Mark of each line: `(node0, rank=3)`, `[3]` or nothing [default: full, none for a single rank]
     #[arg(long, value_enum, value_name = "STYLE", help_heading = "Output")]
     pub(crate) prefix: Option<PrefixStyle>,
     /// Show control sequences of the job as they are

@@ -41,7 +41,7 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
-    /// Directory with jobs and their logs [default: $XDG_STATE_HOME/herd]
+    /// Directory with jobs and their logs [default: `$XDG_STATE_HOME/herd`]
     #[arg(
         long,
         env = "HERD_HOME",
@@ -58,11 +58,11 @@ pub(crate) struct GlobalArgs {
 /// When something is done to what a person reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// On a terminal, unless `NO_COLOR` is set
+    // On a terminal, unless `NO_COLOR` is set
     Auto,
-    /// Always
+    // Always
     Always,
-    /// Never
+    // Never
     Never,
 }
 
@@ -78,16 +78,16 @@ pub(crate) struct OutputArgs {
 /// Formats of what commands list or show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns for people
+    // Columns for people
     #[default]
     Table,
-    /// More columns
+    // More columns
     Wide,
-    /// JSON with stable keys
+    // JSON with stable keys
     Json,
-    /// The same as YAML
+    // The same as YAML
     Yaml,
-    /// Ids alone, one a line
+    // Ids alone, one a line
     Name,
 }
 

@@ -35,9 +35,9 @@ pub(crate) struct StatusArgs {
 /// Streams of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StreamArg {
-    /// Standard output
+    // Standard output
     Stdout,
-    /// Standard error
+    // Standard error
     Stderr,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct LogsArgs {
     /// Show control sequences of the job as they are
     #[arg(long, help_heading = "Output")]
     pub(crate) raw: bool,
-    /// How each line says where it comes from [default: full, none for a single rank]
+    /// Mark of each line: `(node0, rank=3)`, `[3]` or nothing [default: full, none for a single rank]
     #[arg(long, value_enum, value_name = "STYLE", help_heading = "Output")]
     pub(crate) prefix: Option<PrefixStyle>,
 }

@@ -9,7 +9,7 @@ use super::Outcome;
 use crate::cli::Format;
 use crate::cli::query::EventsArgs;
 use crate::error::ExpectedError;
-use crate::jobs::{self, Job};
+use crate::jobs;
 use crate::printer::Printer;
 use crate::report::{self, Context};
 use crate::text;

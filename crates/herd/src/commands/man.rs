@@ -26,11 +26,7 @@ pub(crate) fn run(args: &ManArgs, printer: &mut Printer) -> Outcome {
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         // Written beside herd's own page, as git does: herd-run.1.
         let name = format!("herd-{}", sub.get_name());
-        write(
-            directory,
-            &name,
-            &sub.clone().name(name.clone()).bin_name(name.clone()),
-        )?;
+        write(directory, &name, sub)?;
         pages += 1;
     }
     printer.note(&format!("wrote {pages} pages to {}", directory.display()));

@@ -19,7 +19,12 @@ use crate::printer::{Printer, yaml};
 /// Shows the plan.
 pub(crate) fn run(args: &RenderArgs, printer: &mut Printer) -> Outcome {
     let input = job_input::read(&args.job)?;
-    super::run::say(&input, printer);
+    for warning in &input.warnings {
+        printer.warn(warning);
+    }
+    for note in &input.notes {
+        printer.note(note);
+    }
     let plan = input.plan(JobId::generate(), input.spec.after.clone())?;
     let notes = input.plan_notes();
     match args.output.output {
@@ -75,7 +80,7 @@ fn people(plan: &Plan, input: &JobInput, notes: &[String]) -> String {
     put("grace", json!(plan.grace.to_string()));
     put("workdir", json!(plan.workdir));
     if plan.inherit_env {
-        put("environment", json!("the caller's, and"));
+        put("environment", json!("inherited from the caller"));
     }
     if !plan.env.is_empty() {
         put("env", json!(plan.env));
@@ -110,11 +115,6 @@ fn people(plan: &Plan, input: &JobInput, notes: &[String]) -> String {
         put("after", json!(jobs));
     }
     put("priority", json!(plan.priority));
-    // The line reads on only where variables follow it.
-    let inherited = "environment: the caller's, and\n";
-    if plan.env.is_empty() {
-        out = out.replacen(inherited, "environment: the caller's\n", 1);
-    }
     out
 }
 

@@ -10,6 +10,9 @@ use crate::jobs::{self, Job};
 use crate::printer::Printer;
 use crate::watch::{BOUND, Watch};
 
+/// Time between looks at whether a driver still lives.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Waits for every job; the first exit code other than 0, in the order given.
 pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let timeout = args
@@ -26,11 +29,21 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
     let deadline = timeout.and_then(|span| Instant::now().checked_add(span.as_duration()));
     let watch = Watch::new();
     for job in &waiting {
-        watch.add(job.dir.path());
+        watch.add_names(job.dir.path());
     }
+    let mut looked = Instant::now();
     loop {
+        let look = looked.elapsed() >= LOOK;
+        if look {
+            looked = Instant::now();
+        }
         for job in waiting.iter_mut().filter(|job| !job.is_ended()) {
-            // The whole status, not the result alone: the driver may have died without one.
+            // The result is one small file; the whole status is read for news, and now and then
+            // because a driver may have died without one.
+            let settled = matches!(job.dir.read_result(), Ok(Some(_)) | Err(_));
+            if !settled && !look {
+                continue;
+            }
             *job = jobs::read(job.dir.clone())?;
             if job.is_ended() {
                 printer.note(&format!("{} {}", job.short(), job.state_text()));

@@ -16,7 +16,8 @@ use crate::text;
 struct Why {
     id: String,
     state: String,
-    why: String,
+    #[serde(rename = "why")]
+    reason: String,
     warnings: Vec<String>,
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
     let answer = Why {
         id: job.dir.id().to_string(),
         state: job.status.brief.state.clone(),
-        why: sentence(&job, &context),
+        reason: sentence(&job, &context),
         warnings: job.status.warnings.clone(),
     };
     printer.one(&answer, &answer.id, args.output.output, |_color| {
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
             report::clean(&context.name),
             context.short,
             answer.state,
-            report::clean(&answer.why)
+            report::clean(&answer.reason)
         );
         for warning in &answer.warnings {
             said.push_str("  warning: ");

@@ -137,7 +137,12 @@ pub(crate) fn read_in(
     };
     // Only a job that could be read whole can be held against a backend.
     if file_faults.is_none() && !input.backend.is_empty() && readable {
-        faults.extend(input.refusals());
+        faults.extend(
+            input
+                .planned(input.submission(JobId::generate()))
+                .err()
+                .unwrap_or_default(),
+        );
     }
     if file_faults.is_some() || !faults.is_empty() {
         return Err(ExpectedError::Faults {
@@ -151,19 +156,11 @@ pub(crate) fn read_in(
 impl JobInput {
     /// The plan of the first attempt; `after` with its jobs as full ids.
     pub(crate) fn plan(&self, job: JobId, after: Vec<After>) -> Result<Plan, ExpectedError> {
-        let not_here = herd_backends::local::refusals(&self.spec);
-        if !not_here.is_empty() {
-            let faults = not_here.into_iter().map(refusal).collect();
-            return Err(ExpectedError::Faults { file: None, faults });
-        }
-        let submission = Submission {
+        let planned = self.planned(Submission {
             after,
             ..self.submission(job)
-        };
-        plan::plan(&self.spec, &backend_local::facts(), submission).map_err(|refused| {
-            let faults = refused.into_iter().map(refusal).collect();
-            ExpectedError::Faults { file: None, faults }
-        })
+        });
+        planned.map_err(|faults| ExpectedError::Faults { file: None, faults })
     }
 
     /// What to know about a job that is accepted.
@@ -181,16 +178,19 @@ impl JobInput {
         }
     }
 
-    fn refusals(&self) -> Vec<Fault> {
-        let submission = self.submission(JobId::generate());
-        let planned = plan::plan(&self.spec, &backend_local::facts(), submission);
+    /// The plan, or everything that this backend and this release cannot honour (I13).
+    fn planned(&self, submission: Submission) -> Result<Plan, Vec<Fault>> {
         let mut refused = herd_backends::local::refusals(&self.spec);
-        refused.extend(planned.err().unwrap_or_default());
-        refused.into_iter().map(refusal).collect()
+        match plan::plan(&self.spec, &backend_local::facts(), submission) {
+            Ok(plan) if refused.is_empty() => return Ok(plan),
+            Ok(_) => {}
+            Err(found) => refused.extend(found),
+        }
+        Err(refused.iter().map(refusal).collect())
     }
 }
 
-fn refusal(refused: Unsupported) -> Fault {
+fn refusal(refused: &Unsupported) -> Fault {
     Fault::new(refused.to_string()).hint(format!("{}: {}", refused.key, refused.hint))
 }
 

@@ -123,11 +123,20 @@ fn string(text: &str) -> String {
             text.to_ascii_lowercase().as_str(),
             "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"
         );
-    if plain {
+    if plain || is_amount(text) {
         text.to_owned()
     } else {
         Value::String(text.to_owned()).to_string()
     }
+}
+
+/// `10s`, `4GiB`: digits and units, and nothing a reader could take for a number.
+fn is_amount(text: &str) -> bool {
+    text.starts_with(|c: char| ('1'..='9').contains(&c))
+        && text.ends_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || b"smhdBKMGTPi".contains(&b))
 }
 
 #[cfg(test)]
@@ -162,6 +171,10 @@ mod tests {
         ] {
             assert!(string(text).starts_with('"'), "{text:?}");
         }
+        assert_eq!(
+            (string("1h30m"), string("4GiB")),
+            ("1h30m".into(), "4GiB".into())
+        );
         assert_eq!(string("train.py --lr=0.1"), "train.py --lr=0.1");
     }
 

@@ -96,11 +96,12 @@ fn mpi(program: &'static str) -> Finding {
     command.arg("--version");
     match ask(command) {
         Ok(answer) => {
-            let first = answer
+            // Open MPI says its version in the first line, Hydra in one that begins so.
+            let version = answer
                 .lines()
-                .find(|line| !line.trim().is_empty())
-                .unwrap_or("")
-                .trim();
+                .find_map(|line| line.trim().strip_prefix("Version:"));
+            let first = version.or_else(|| answer.lines().find(|line| !line.trim().is_empty()));
+            let first = first.unwrap_or_default().trim();
             Finding::ok(program, format!("{}, {first}", path.display()))
         }
         Err(problem) => Finding::new(

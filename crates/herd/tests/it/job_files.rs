@@ -1,0 +1,179 @@
+//! Jobs that are wrong: refused before anything starts, exit 2, every fault listed, no panic.
+
+use crate::fixture::{Answer, Bench};
+
+fn refused(bench: &Bench, args: &[&str]) -> Answer {
+    let answer = bench.ask(args);
+    assert_eq!(answer.code, 2, "{args:?}: {}", answer.err);
+    assert!(
+        answer.err.starts_with("error: nothing was started"),
+        "{}",
+        answer.err
+    );
+    assert!(!answer.err.contains("panicked"), "{}", answer.err);
+    assert!(answer.out.is_empty(), "{}", answer.out);
+    answer
+}
+
+#[test]
+fn every_fault_of_file_and_flags_is_listed() {
+    let bench = Bench::new();
+    bench.file("job.yaml", b"ndoes: 2\nprocs_per_node: -4\nrun: 'true'\n");
+    let args = [
+        "run",
+        "job.yaml",
+        "--mem",
+        "3XB",
+        "--secret",
+        "ABSENT_TOKEN",
+        "-t",
+        "0s",
+    ];
+    let answer = refused(&bench, &args);
+    for part in [
+        "5 faults",
+        "ndoes",
+        "procs_per_node",
+        "--mem",
+        "ABSENT_TOKEN",
+        "--time",
+        "nodes",
+    ] {
+        assert!(answer.err.contains(part), "{part}: {}", answer.err);
+    }
+    assert!(!bench.dir.path().join("home/jobs").exists());
+}
+
+#[test]
+fn files_that_are_no_job_files() {
+    let bench = Bench::new();
+    let name = format!("name: {}\nrun: 'true'\n", "x".repeat(300));
+    let large = vec![b'#'; 10 << 20];
+    let bomb = b"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n\
+                 c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n";
+    let cases: &[(&str, &[u8])] = &[
+        ("empty", b""),
+        ("not-utf8", &[0xff, 0xfe, 0x00]),
+        ("large", &large),
+        ("bomb", bomb),
+        ("twice", b"run: a\nrun: b\n"),
+        ("tabs", b"resources:\n\tcpus: 1\nrun: a\n"),
+        ("types", b"nodes: [1]\nrun: {a: b}\n"),
+        ("zero", b"nodes: 0\nrun: a\n"),
+        ("absurd", b"nodes: 99999999999999999999\nrun: a\n"),
+        ("slash", b"name: a/b\nrun: a\n"),
+        ("dots", b"name: ..\nrun: a\n"),
+        ("newline", b"name: \"a\\nb\"\nrun: a\n"),
+        ("long", name.as_bytes()),
+        ("workdir", b"workdir: /nonexistent/place\nrun: a\n"),
+        (
+            "secret",
+            b"secrets: {T: {file: /nonexistent/token}}\nrun: a\n",
+        ),
+        ("image", b"image: a/b:c\nrun: a\n"),
+        ("cpus", b"resources: {cpus: 100000}\nrun: a\n"),
+        ("nothing", b"nodes: 1\n"),
+    ];
+    for (name, content) in cases {
+        bench.file(name, content);
+        for command in ["run", "submit", "render"] {
+            refused(&bench, &[command, name]);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_a_program_is_explained() {
+    let bench = Bench::new();
+    let answer = refused(&bench, &["run", "missing.yaml"]);
+    assert!(
+        answer.err.contains("hint:") && answer.err.contains("herd run --"),
+        "{}",
+        answer.err
+    );
+    assert!(
+        refused(&bench, &["run", "."])
+            .err
+            .contains("is a directory")
+    );
+    assert!(refused(&bench, &["run"]).err.contains("no job"));
+}
+
+#[test]
+fn i13_backends_that_do_not_exist_yet_are_refused() {
+    let bench = Bench::new();
+    for backend in ["slurm", "kueue", "ray"] {
+        let answer = refused(&bench, &["run", "-b", backend, "--", "true"]);
+        assert!(
+            answer.err.contains("not available in this release"),
+            "{}",
+            answer.err
+        );
+    }
+    refused(&bench, &["run", "-b", "nonsense", "--", "true"]);
+    refused(&bench, &["run", "-p", "gpu", "--", "true"]);
+}
+
+#[test]
+fn gpus_beside_sbatch_are_refused_with_a_hint() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.dir.path().join("bin")).unwrap();
+    bench.file("bin/sbatch", b"#!/bin/sh\n");
+    let path = bench.dir.path().join("bin");
+    let args = ["render", "--gpus", "1", "--", "true"];
+    let output = bench.herd().env("PATH", path).args(args).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        err.contains("hands jobs to Slurm") && err.contains("-b local"),
+        "{err}"
+    );
+}
+
+#[test]
+fn i12_secrets_are_rendered_as_names_only() {
+    let bench = Bench::new();
+    bench.file("token", b"hunter2\n");
+    let args = [
+        "render",
+        "--secret",
+        "A=file:token",
+        "--secret",
+        "B",
+        "--env",
+        "X=\"q\"\n$y\\z",
+        "--",
+        "echo",
+        "a b",
+    ];
+    for format in ["table", "json", "yaml"] {
+        let mut command = bench.herd();
+        command
+            .env("B", "hunter3")
+            .args(&args[..1])
+            .args(["-o", format])
+            .args(&args[1..]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let shown = format!("{output:?}");
+        assert!(!shown.contains("hunter"), "{shown}");
+    }
+}
+
+#[test]
+fn render_shows_resolved_values() {
+    let bench = Bench::new();
+    bench.file(
+        "job.yaml",
+        b"name: digits\ntype: pytorch\nnodes: 2\nprocs_per_node: 2\n\
+                             walltime: 90m\nrun: |\n  echo a\n  echo b\n",
+    );
+    let answer = bench.ask(&["render", "job.yaml", "--env", "LR=0.1"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let workdir = bench.dir.path().canonicalize().unwrap();
+    let shown = answer.out.replace(workdir.to_str().unwrap(), "WORKDIR");
+    insta::assert_snapshot!("render", shown);
+    let json = bench.ask(&["render", "job.yaml", "-o", "json"]).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["ranks_per_node"], 2);
+}

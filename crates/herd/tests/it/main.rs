@@ -1,0 +1,9 @@
+//! The real binary, without anything running: help, job files, what is on disk.
+
+#[cfg(test)]
+mod fixture;
+mod help;
+mod job_files;
+mod machine;
+mod queries;
+mod stdout;

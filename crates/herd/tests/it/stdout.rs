@@ -1,0 +1,40 @@
+//! A standard output that nobody reads any more.
+
+use std::process::{Command, Stdio};
+
+use crate::fixture::Bench;
+
+#[test]
+fn a_closed_pipe_is_one_warning_and_no_panic() {
+    let bench = Bench::new();
+    let script = "\"$1\" completions bash | head -c 1 >/dev/null; echo ${PIPESTATUS[0]}";
+    let output = Command::new("bash")
+        .args(["-c", script, "bash", env!("CARGO_BIN_EXE_herd")])
+        .env("HERD_HOME", bench.dir.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "0\n");
+    // The script may fit the pipe, in which case nothing was lost and nothing is said.
+    assert!(err.is_empty() || err.lines().count() == 1, "{err}");
+    assert!(!err.contains("panicked"), "{err}");
+}
+
+#[test]
+fn a_full_disk_behind_standard_output_is_an_error() {
+    let bench = Bench::new();
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_herd"))
+        .args(["completions", "bash"])
+        .env("HERD_HOME", bench.dir.path())
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("cannot write to standard output"), "{err}");
+}
