@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let mut text = format!("error: {error}\n");
     let mut cause = std::error::Error::source(&error);
     while let Some(source) = cause {
-        text.push_str(&format!("caused by: {source}\n"));
+        text.extend(["caused by: ", &source.to_string(), "\n"]);
         cause = source.source();
     }
     // Nobody is left to tell when stderr is closed.

@@ -159,7 +159,7 @@ pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
     let id = jobs::open(&home, &job.to_string_lossy())?.dir.id();
     // Out of the submitter's terminal, whose end must not reach this process. It fails only for
     // the leader of a group, which has left it already.
-    let _session = rustix::process::setsid();
+    let _leader = rustix::process::setsid();
     Ok(guard::run(|| match drive(&home, id, false) {
         Ok(result) => result.exit_code,
         Err(error) => {

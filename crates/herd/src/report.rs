@@ -166,6 +166,10 @@ fn first_rank(failure: &Failure) -> Option<&RankResult> {
 fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) {
     let title = clean(&failure_sentence(failure, context));
     match failure {
+        // What never ran wrote nothing: the sentence says all there is.
+        Failure::RankFailed(rank) if rank.start_error.is_some() => {
+            lines.push(format!("herd: {title}"));
+        }
         Failure::RankFailed(rank) | Failure::OutOfMemory(rank) => {
             let mut sections = vec![("last lines", tail(&rank.last_lines, MAX_LINES))];
             if let Some(error) = &rank.error {
@@ -310,6 +314,9 @@ fn next_commands(result: &JobResult, context: &Context) -> Vec<String> {
         return Vec::new();
     }
     match &result.failure {
+        Some(Failure::RankFailed(rank)) if rank.start_error.is_some() => {
+            vec![format!("herd status {short}")]
+        }
         Some(Failure::RankFailed(rank) | Failure::OutOfMemory(rank)) => {
             vec![
                 format!("herd logs {short} --rank {}", rank.rank),
@@ -473,6 +480,19 @@ mod tests {
             &context(),
         );
         assert_eq!(text.matches("Traceback:").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_program_that_never_ran_needs_no_box() {
+        let mut first = rank(0, ProcessEnd::Exited(127));
+        first.start_error = Some("program \"x\" not found".to_owned());
+        let result = failed(Failure::RankFailed(Box::new(first)));
+        let text = after_run(&result, None, &context());
+        assert!(
+            text.starts_with("herd: rank 0 could not start on node0: program"),
+            "{text}"
+        );
+        assert!(!text.contains('│') && !text.contains("herd logs"), "{text}");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! `herd run` and `herd submit` from outside: real executors over the real link, real processes.
 
-mod common;
+mod live;
 
 use std::fs;
 use std::process::Command;
 
-use common::{Herd, assert_code, eventually, pid_of, signal, stderr, stdout};
+use live::{Herd, assert_code, eventually, pid_of, signal, stderr, stdout};
 
 #[test]
 fn one_command_runs_and_its_streams_stay_apart() {

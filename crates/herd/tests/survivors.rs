@@ -1,11 +1,11 @@
 //! I5: whichever supervisor dies, by any signal, nothing of the job stays behind.
 
-mod common;
+mod live;
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use common::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr};
+use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr};
 
 /// Processes that each rank of the stubborn job starts.
 const PER_RANK: usize = 4;

@@ -14,7 +14,7 @@ use herd_core::retry::{self, Decision};
 use herd_core::spec::AfterWhen;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, DriverInfo, Durability, Home, JobDir, JobDirError};
+use herd_jobdir::{AttemptDir, DriverInfo, Home, JobDir, JobDirError};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::{self, Attempt, DriverError, NodePlan};
@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::leases::{DIRECTORY_VARIABLE, Lease, LeaseError, Leases, Need, Stock, Ticket};
 use super::machine::Machine;
+
+use super::DURABILITY;
 
 /// How long executors of this machine may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_secs(10);
@@ -123,12 +125,12 @@ pub async fn drive(
                     ended_ms: clock.now_ms(),
                     tasks: None,
                 },
-                Durability::Machine,
+                DURABILITY,
             ));
             return Err(error);
         }
     };
-    job.write_result(&result, Durability::Machine)?;
+    job.write_result(&result, DURABILITY)?;
     Ok(result)
 }
 
@@ -211,7 +213,7 @@ async fn attempts(
         plan.generation += 1;
         let next = job.attempt(plan.attempt);
         next.create()?;
-        next.write_plan(&plan, Durability::Machine)?;
+        next.write_plan(&plan, DURABILITY)?;
         let why = format!("retries after {} s", backoff.as_duration().as_secs_f32());
         note_queued(&next, &clock, &why)?;
         let until = Instant::now() + backoff.as_duration();

@@ -15,3 +15,7 @@ pub use submit::{SubmitError, Submitted, refusals, submit};
 
 /// The backend's name in job files and records.
 pub const NAME: &str = "local";
+
+/// A power cut ends a local job anyway, so its records need not outlive one: each sync of a disk
+/// would cost more than starting the job.
+const DURABILITY: herd_jobdir::Durability = herd_jobdir::Durability::Process;

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use herd_core::JobId;
 use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{Command, JobSpec, JobType};
-use herd_jobdir::{Durability, Home, JobDir, JobDirError, Summary};
+use herd_jobdir::{Home, JobDir, JobDirError, Summary};
 use herd_link::Key;
 use thiserror::Error;
+
+use super::DURABILITY;
 
 /// A job that was written down.
 #[derive(Debug)]
@@ -45,10 +47,10 @@ pub fn submit(
     if !secrets.is_empty() {
         dir.write_secrets(secrets)?;
     }
-    dir.write_job_yaml(job_yaml, Durability::Machine)?;
+    dir.write_job_yaml(job_yaml, DURABILITY)?;
     let attempt = dir.attempt(plan.attempt);
     attempt.create()?;
-    attempt.write_plan(&plan, Durability::Machine)?;
+    attempt.write_plan(&plan, DURABILITY)?;
     dir.write_summary(&Summary {
         name: plan.name.clone(),
         job_type: plan.job_type,

@@ -1,12 +1,7 @@
 //! Shared by the tests that run the built binary: a home of its own for each, waiting for
 //! conditions with a deadline, and looking at processes.
 
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test binary uses its own part, some use all"
-)]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+#![expect(dead_code, reason = "each test binary uses its own part")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,21 +11,21 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Bound on anything that should take well under a second.
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A home of its own for each test.
-pub(crate) struct Herd {
+pub struct Herd {
     directory: TempDir,
 }
 
 impl Herd {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             directory: TempDir::new().unwrap(),
         }
     }
 
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
         command
             .args(args)
@@ -42,11 +37,11 @@ impl Herd {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Output {
+    pub fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
-    pub(crate) fn start(&self, args: &[&str]) -> Child {
+    pub fn start(&self, args: &[&str]) -> Child {
         self.command(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -54,28 +49,28 @@ impl Herd {
             .unwrap()
     }
 
-    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
         path
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 }
 
-pub(crate) fn stdout(output: &Output) -> String {
+pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-pub(crate) fn stderr(output: &Output) -> String {
+pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Asserts on the exit code and shows what was said where it differs.
 #[track_caller]
-pub(crate) fn assert_code(output: &Output, code: i32) {
+pub fn assert_code(output: &Output, code: i32) {
     assert_eq!(
         output.status.code(),
         Some(code),
@@ -87,7 +82,7 @@ pub(crate) fn assert_code(output: &Output, code: i32) {
 
 /// Waits for a condition; says which one did not come true.
 #[track_caller]
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !condition() {
         assert!(
@@ -99,7 +94,7 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Process ids that were written to a file, one a line.
-pub(crate) fn pids(path: &Path) -> Vec<i32> {
+pub fn pids(path: &Path) -> Vec<i32> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines()
         .filter_map(|line| line.trim().parse().ok())
@@ -114,12 +109,12 @@ fn stat(pid: i32) -> Option<(String, i32)> {
 }
 
 /// Whether a process lives: zombies do not count.
-pub(crate) fn alive(pid: i32) -> bool {
+pub fn alive(pid: i32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
 }
 
 /// Process ids of the children of `parent`.
-pub(crate) fn children(parent: i32) -> Vec<i32> {
+pub fn children(parent: i32) -> Vec<i32> {
     fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
@@ -127,7 +122,7 @@ pub(crate) fn children(parent: i32) -> Vec<i32> {
         .collect()
 }
 
-pub(crate) fn signal(pid: i32, name: &str) {
+pub fn signal(pid: i32, name: &str) {
     assert!(
         Command::new("kill")
             .args([name, &pid.to_string()])
@@ -137,6 +132,6 @@ pub(crate) fn signal(pid: i32, name: &str) {
     );
 }
 
-pub(crate) fn pid_of(child: &Child) -> i32 {
+pub fn pid_of(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap()
 }
