@@ -34,8 +34,9 @@ bench:
 
 tour:
 	@scripts/need-rust
-	cargo build --release --bins
-	scripts/tour
+	@lab/torch
+	cargo build --release --workspace --bins
+	eval "$$(lab/env 2>/dev/null)" && scripts/tour
 
 clean:
 	cargo clean

@@ -1,9 +1,11 @@
-# Shared by the scripts beside it: the cache, locks, messages and Debian packages. Sourced by bash, never run.
+# Shared by the scripts here and in scripts/: the cache, locks, messages, Debian packages. Sourced by bash, never run.
 set -euo pipefail
 
 lab=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${HERD_CACHE:-${XDG_CACHE_HOME:-${HOME:?set HOME or HERD_CACHE}/.cache}/herdsman}
-me=lab/$(basename "$0")
+cache=$(realpath --canonicalize-missing "$cache")
+mkdir -p "$cache"
+me=$(basename "$(dirname "$(realpath "$0")")")/$(basename "$0")
 
 say() { printf '%s: %s\n' "$me" "$*" >&2; }
 
@@ -39,18 +41,19 @@ apt_install() {
 	((${#wanted[@]})) || return 0
 	command -v apt-get >/dev/null || die "needs the equivalents of these Debian packages: ${wanted[*]}"
 	((EUID == 0)) || die "needs root for: apt-get install --no-install-recommends ${wanted[*]}"
-	lock herdsman-apt /run/lock
-	mapfile -t wanted < <(missing_packages "$@")
-	((${#wanted[@]})) || return 0
-	local log=$cache/apt.log
-	say "installs ${wanted[*]} (output in $log)"
-	if ! { apt-cache show --no-all-versions "${wanted[@]}" && apt_get install "${wanted[@]}"; } >"$log" 2>&1; then
+	# A subshell, so that the lock is given back as soon as apt-get is done.
+	(
+		lock herdsman-apt /run/lock
+		mapfile -t wanted < <(missing_packages "$@")
+		((${#wanted[@]})) || exit 0
+		log=$cache/apt.log
+		say "installs ${wanted[*]} (output in $log)"
+		{ apt-cache show --no-all-versions "${wanted[@]}" && apt_get install "${wanted[@]}"; } >"$log" 2>&1 && exit 0
 		say "fetches the package lists"
-		{ apt_get update && apt_get install "${wanted[@]}"; } >"$log" 2>&1 || {
-			tail -n 20 "$log" >&2
-			die "apt-get failed"
-		}
-	fi
+		{ apt_get update && apt_get install "${wanted[@]}"; } >"$log" 2>&1 && exit 0
+		tail -n 20 "$log" >&2
+		die "apt-get failed"
+	) || exit 1
 }
 
 # apt-get without questions, and patient with another one that runs.
