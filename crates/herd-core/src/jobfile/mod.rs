@@ -93,8 +93,10 @@ fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
         .into_iter()
         .filter(|conflict| !unread(&conflict.key))
         .filter(|conflict| !parties(&conflict.key).iter().any(|key| unread(key)))
-        // An array without a command says so itself.
-        .filter(|conflict| conflict.key != "run" || fields.get("array").is_none())
+        // An array without a command says so itself, and a slip in the key is no second fault.
+        .filter(|conflict| {
+            conflict.key != "run" || (fields.get("array").is_none() && !misspelt(reader, "run"))
+        })
         .collect();
     for conflict in named {
         let at = conflict
@@ -104,6 +106,15 @@ fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
         reader.fault(at.unwrap_or(root), &conflict.key, conflict.refusal);
     }
     spec
+}
+
+/// Whether an unknown key was probably meant to be this one.
+fn misspelt(reader: &Reader, key: &str) -> bool {
+    let hint = format!("did you mean `{key}`?");
+    reader
+        .faults
+        .iter()
+        .any(|fault| fault.hint.as_ref() == Some(&hint))
 }
 
 /// The keys besides itself that a contradiction of this key hangs on.

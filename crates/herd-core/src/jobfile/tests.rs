@@ -347,4 +347,6 @@ fn a_faulty_key_does_not_blame_another() {
     assert_eq!(refused(b"run: a\ntype: torch\nlauncher: user\n").count(), 1);
     assert_eq!(refused(b"setup: {on: each}\n").count(), 1);
     assert_eq!(refused(b"run: []\narray: 0-3\n").count(), 1);
+    assert_eq!(refused(b"runs: a\n").count(), 1);
+    assert_eq!(refused(b"nodez: 1\n").count(), 2);
 }

@@ -45,7 +45,7 @@ impl fmt::Display for Note {
 
 /// Whether the tree is a SkyPilot task rather than a job file with a slip.
 pub fn looks_like_skypilot(root: &Node) -> bool {
-    const TASK_ONLY: &[&str] = &["num_nodes", "envs", "file_mounts", "service", "volumes"];
+    const TASK_ONLY: &[&str] = &["num_nodes", "envs", "file_mounts", "service"];
     const RESOURCES_ONLY: &[&str] = &[
         "accelerators",
         "cloud",

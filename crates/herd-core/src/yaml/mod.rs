@@ -59,7 +59,7 @@ pub fn parse(bytes: &[u8]) -> Result<Document, Diagnostic> {
     };
     let mut builder = Builder::new(text);
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| syntax_fault(&error))?;
+        let (event, span) = event.map_err(|error| syntax_fault(text, &error))?;
         if event == Event::StreamEnd {
             break;
         }
@@ -84,7 +84,7 @@ fn position_of(bytes: &[u8], offset: usize) -> Position {
 }
 
 /// The parser's complaint in our words.
-fn syntax_fault(error: &granit_parser::ScanError) -> Diagnostic {
+fn syntax_fault(text: &str, error: &granit_parser::ScanError) -> Diagnostic {
     use granit_parser::ErrorKind;
     let position = node::position(error.marker());
     let fault = |message: &str| Diagnostic::at(position, message);
@@ -95,7 +95,27 @@ fn syntax_fault(error: &granit_parser::ScanError) -> Diagnostic {
         | ErrorKind::TabInIndentation
         | ErrorKind::TabAtBlockScalarStart
         | ErrorKind::TabInPlainScalar => {
-            fault("a tab cannot indent").with_hint("indent with spaces")
+            let mut fault = fault("a tab cannot indent").with_hint("indent with spaces");
+            // The parser points behind the tab, or at the end of the line before it.
+            let first = (position.line as usize).saturating_sub(1);
+            let tab = text
+                .lines()
+                .enumerate()
+                .skip(first)
+                .take(2)
+                .find_map(|(index, line)| {
+                    Some((index + 1, line.chars().position(|c| c == '\t')? + 1))
+                });
+            if let Some((line, column)) = tab {
+                fault.position = Position {
+                    line: node::count(line),
+                    column: node::count(column),
+                };
+            }
+            fault
+        }
+        ErrorKind::MappingValueNotAllowed => {
+            fault("not valid YAML: a second `: ` in one line").with_hint("quote the text around it")
         }
         ErrorKind::DirectiveDisallowed => fault("`%` directives are not supported"),
         ErrorKind::UnknownAnchor => fault("the alias names no anchor above it"),
@@ -163,9 +183,14 @@ mod tests {
             b"a:\n  b: 1\n\tc: 2\n",
             b"a:\n\t- 1\n",
         ] {
-            let (line, _, message) = refused(text);
+            let (line, column, message) = refused(text);
             assert!(message.contains("tab"), "{message}");
             assert!(line <= 3);
+            let at = text
+                .split(|byte| *byte == b'\n')
+                .nth(line as usize - 1)
+                .unwrap();
+            assert_eq!(at[column as usize - 1], b'\t');
         }
         // Inside brackets indentation means nothing, and JSON is often indented with tabs.
         assert!(parse(b"{\n\t\"a\": 1\n}\n").is_ok());
