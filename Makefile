@@ -4,7 +4,7 @@
 
 help:
 	@echo 'make demo    build herd, run a two-node PyTorch training with it, show the accuracy'
-	@echo 'make test    everything: the checks, all tests with real torch, MPI, LAMMPS, GROMACS and Ray, the examples'
+	@echo 'make test    everything: the checks, all tests, the examples with real torch'
 	@echo 'make check   formatting, lints, documentation'
 	@echo 'make lab     only install what the tests need'
 	@echo 'make deny    licences, bans and sources of dependencies'
