@@ -2,7 +2,7 @@
 //! descriptor a file, and treats a file as bytes: offsets go on from where the caller started.
 //!
 //! A file is in one of four phases. *Ready*: it may have bytes and waits for its turn. *Warm*: it
-//! had bytes a moment ago and is looked at again after [`WARM`], so that a busy writer costs one
+//! had bytes a moment ago and is looked at again after `WARM`, so that a busy writer costs one
 //! read each few milliseconds instead of one event a write. *Armed*: at its end, with a one-shot
 //! watch. *Polled*: absent, or where a watch cannot be had or trusted.
 

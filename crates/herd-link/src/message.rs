@@ -8,7 +8,7 @@ use std::fmt;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::plan::Plan;
-use herd_core::result::RankResult;
+use herd_core::result::{RankResult, TaskResult};
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol, said in the first frame of each side.
@@ -44,6 +44,8 @@ pub enum ToCoordinator {
         #[serde(default)]
         setup: Option<SetupResult>,
     },
+    /// A task of an array ended.
+    TaskEnded(TaskResult),
     /// A client asks for the job's end.
     Cancel {
         /// Signal for the ranks.
@@ -112,6 +114,11 @@ pub enum FromCoordinator {
         /// Where ranks meet: a port that was free on node 0.
         meeting_port: u16,
     },
+    /// Begin a task of an array.
+    RunTask {
+        /// Array index.
+        index: u32,
+    },
     /// Stop what runs; sent again, stop it at once.
     Cancel {
         /// Signal for the ranks.
@@ -154,6 +161,9 @@ pub struct Assign {
     pub cpus: Option<Vec<usize>>,
     /// Directory of this attempt, as the node sees it.
     pub attempt_dir: String,
+    /// Directory of the logs of array tasks, as the node sees it.
+    #[serde(default)]
+    pub tasks_dir: String,
     /// Whether the only rank gets the executor's standard input.
     pub pass_stdin: bool,
 }

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use herd_core::event::EventKind;
 use herd_core::exit;
 use herd_core::plan::Plan;
-use herd_core::result::{AttemptEnd, Failure, RankResult};
+use herd_core::result::{AttemptEnd, Failure, RankResult, TaskResult};
 use herd_core::rootcause;
 use herd_core::spec::SetupOn;
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
+
+use crate::array::ArrayQueue;
 
 /// A node that says nothing for this long is lost.
 pub const SILENCE_MS: u64 = 15_000;
@@ -36,6 +38,8 @@ pub enum Action {
         /// The message.
         message: FromCoordinator,
     },
+    /// Write the result of an array task.
+    Task(TaskResult),
     /// Write an event.
     Event(EventKind),
     /// The attempt is over.
@@ -80,12 +84,20 @@ pub struct Coordinator {
     /// When the nodes must have ended; set with the first stop.
     ending_by_ms: Option<u64>,
     results: BTreeMap<u32, RankResult>,
+    /// Tasks of an array.
+    array: Option<ArrayQueue>,
     actions: Vec<Action>,
 }
 
 impl Coordinator {
     /// An attempt that waits for the nodes with these names.
-    pub fn new(plan: Plan, names: Vec<String>, gang_timeout_ms: u64, now_ms: u64) -> Self {
+    pub fn new(
+        plan: Plan,
+        names: Vec<String>,
+        gang_timeout_ms: u64,
+        task_slots: u32,
+        now_ms: u64,
+    ) -> Self {
         let nodes = names
             .into_iter()
             .map(|name| Node {
@@ -96,6 +108,10 @@ impl Coordinator {
                 lost: false,
             })
             .collect();
+        let array = plan
+            .array
+            .as_ref()
+            .map(|array| ArrayQueue::new(array, task_slots));
         Self {
             plan,
             nodes,
@@ -106,6 +122,7 @@ impl Coordinator {
             stop: None,
             ending_by_ms: None,
             results: BTreeMap::new(),
+            array,
             actions: vec![Action::Event(EventKind::Attempt {
                 state: AttemptState::Starting,
                 failure: None,
@@ -191,6 +208,42 @@ impl Coordinator {
         }
     }
 
+    /// A task of an array ended; the others go on whatever it ended with.
+    pub fn task_ended(&mut self, result: TaskResult, now_ms: u64) {
+        let stopping = self.stop.is_some();
+        let Some(array) = &mut self.array else { return };
+        if array.ended(&result, stopping) {
+            self.actions.push(Action::Task(result));
+            self.start_tasks();
+            self.advance(now_ms);
+        }
+    }
+
+    /// Starts tasks while there is room, and sees when none is left.
+    fn start_tasks(&mut self) {
+        if self.stage != Stage::In(Phase::Run) {
+            return;
+        }
+        let living: Vec<usize> = (0..self.nodes.len())
+            .filter(|&node| !self.nodes[node].lost)
+            .collect();
+        let Some(array) = &mut self.array else { return };
+        if self.stop.is_some() {
+            array.close();
+        }
+        while let Some((index, node)) = array.next(&living) {
+            self.actions.push(Action::Send {
+                node,
+                message: FromCoordinator::RunTask { index },
+            });
+        }
+        if array.is_done() {
+            for node in &mut self.nodes {
+                node.done = true;
+            }
+        }
+    }
+
     /// A node finished a phase.
     pub fn phase_done(
         &mut self,
@@ -227,6 +280,9 @@ impl Coordinator {
         }
         self.nodes[node].lost = true;
         self.nodes[node].done = true;
+        if let Some(array) = &mut self.array {
+            array.lost(node);
+        }
         let name = self.nodes[node].name.clone();
         self.event(EventKind::NodeLost {
             name: name.clone(),
@@ -326,6 +382,13 @@ impl Coordinator {
             Phase::Setup => AttemptState::SettingUp,
             Phase::Run => AttemptState::Running,
         });
+        if phase == Phase::Run && self.array.is_some() {
+            for node in &mut self.nodes {
+                node.done = false;
+            }
+            self.start_tasks();
+            return;
+        }
         let first_only = phase == Phase::Setup
             && self
                 .plan
@@ -372,6 +435,7 @@ impl Coordinator {
             return;
         }
         self.stop = Some(stop);
+        self.start_tasks();
         self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
         self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
     }
@@ -390,7 +454,13 @@ impl Coordinator {
     fn finish(&mut self, now_ms: u64) {
         let ranks: Vec<RankResult> = self.results.values().cloned().collect();
         let (state, failure, exit_code) = match self.stop.take() {
-            None => (AttemptState::Succeeded, None, exit::SUCCESS),
+            None => match self.failed_task() {
+                None => (AttemptState::Succeeded, None, exit::SUCCESS),
+                Some(failure) => {
+                    let code = failure.exit_code();
+                    (AttemptState::Failed, Some(failure), code)
+                }
+            },
             Some(Stop::Cancelled { code }) => (AttemptState::Cancelled, None, code),
             Some(Stop::Failed(given)) => {
                 let failure = given.or_else(|| {
@@ -413,6 +483,23 @@ impl Coordinator {
             ended_ms: now_ms,
             ranks,
         })));
+    }
+
+    /// The failure of the task that failed first, with its index as rank.
+    fn failed_task(&self) -> Option<Failure> {
+        let task = self.array.as_ref()?.first_failure()?;
+        Some(Failure::RankFailed(Box::new(RankResult {
+            rank: task.index,
+            node: task.node,
+            end: task.end,
+            ended_ms: task.ended_ms,
+            stopped: false,
+            start_error: task.start_error.clone(),
+            error: None,
+            last_lines: Vec::new(),
+            cpu_ms: 0,
+            peak_kib: 0,
+        })))
     }
 
     fn enter(&mut self, state: AttemptState) {

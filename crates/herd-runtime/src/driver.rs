@@ -12,7 +12,7 @@ use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::AttemptEnd;
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError};
+use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, TaskWriter};
 use herd_link::message::{Assign, FromCoordinator, ToCoordinator};
 use herd_link::{Channel, Frame, Key, LinkError};
 use thiserror::Error;
@@ -56,6 +56,12 @@ pub struct Attempt {
     pub executor: Vec<OsString>,
     /// File with the job's key, for executors.
     pub key_file: PathBuf,
+    /// Where results of array tasks go; present for arrays.
+    pub tasks: Option<TaskWriter>,
+    /// Directory of the logs of array tasks.
+    pub tasks_dir: PathBuf,
+    /// Array tasks at once, where the array has no limit of its own.
+    pub task_slots: u32,
     /// Whether the only rank gets this process's standard input.
     pub pass_stdin: bool,
 }
@@ -137,7 +143,13 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .map_err(|(node, source)| DriverError::Executor { node, source })?;
     let names = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
-    let coordinator = Coordinator::new(attempt.plan.clone(), names, gang_ms, clock.now_ms());
+    let coordinator = Coordinator::new(
+        attempt.plan.clone(),
+        names,
+        gang_ms,
+        attempt.task_slots,
+        clock.now_ms(),
+    );
     let mut driver = Driver {
         clock,
         coordinator,
@@ -152,6 +164,8 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         nodes: attempt.nodes,
         dir: attempt.dir,
         pass_stdin: attempt.pass_stdin,
+        tasks: attempt.tasks,
+        tasks_dir: attempt.tasks_dir,
         end: None,
     };
     driver.drive(signals).await
@@ -189,6 +203,8 @@ struct Driver {
     nodes: Vec<NodePlan>,
     dir: AttemptDir,
     pass_stdin: bool,
+    tasks: Option<TaskWriter>,
+    tasks_dir: PathBuf,
     end: Option<AttemptEnd>,
 }
 
@@ -199,6 +215,7 @@ impl Driver {
         loop {
             self.act();
             if let Some(end) = self.end.take() {
+                self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
                 self.dir.write_end(&end, Durability::Machine)?;
@@ -211,6 +228,8 @@ impl Driver {
                         self.handle(incoming);
                     }
                     self.merger.flush();
+                    self.act();
+                    self.flush_tasks();
                 }
                 signal = signals.next() => {
                     let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
@@ -291,6 +310,7 @@ impl Driver {
                 self.coordinator.rank_started(node, rank, pid);
             }
             ToCoordinator::RankEnded(result) => self.coordinator.rank_ended(*result, now),
+            ToCoordinator::TaskEnded(result) => self.coordinator.task_ended(result, now),
             ToCoordinator::PhaseDone { phase, setup } => {
                 self.coordinator.phase_done(node, phase, setup, now);
             }
@@ -319,6 +339,13 @@ impl Driver {
         self.connections.send(id, answer);
     }
 
+    fn flush_tasks(&mut self) {
+        if let Some(tasks) = &mut self.tasks {
+            // What cannot be written now is kept and tried again.
+            drop(tasks.flush());
+        }
+    }
+
     fn act(&mut self) {
         for action in self.coordinator.take_actions() {
             match action {
@@ -334,6 +361,11 @@ impl Driver {
                         kind,
                     };
                     drop(self.events.write(&event));
+                }
+                Action::Task(result) => {
+                    if let Some(tasks) = &mut self.tasks {
+                        drop(tasks.push(&result));
+                    }
                 }
                 Action::Finish(end) => self.end = Some(*end),
             }
@@ -361,6 +393,7 @@ impl Driver {
             gpus: self.nodes[node].gpus.clone(),
             cpus: self.nodes[node].cpus.clone(),
             attempt_dir: self.dir.path().to_string_lossy().into_owned(),
+            tasks_dir: self.tasks_dir.to_string_lossy().into_owned(),
             pass_stdin: self.pass_stdin,
         }
     }

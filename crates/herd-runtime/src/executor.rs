@@ -12,7 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::environment::Meeting;
-use crate::phase::{PhaseEvent, PhaseRun};
+use crate::phase::{PhaseEvent, PhaseRun, end_leftovers};
+use crate::tasks::Tasks;
 
 /// An executor whose coordinator has been silent for this long ends (the lease of I5).
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -114,6 +115,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         receiver,
         assign: None,
         phase: None,
+        tasks: Tasks::new(),
         reserved: Some(reserved),
         heard: Instant::now(),
     };
@@ -121,6 +123,8 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
     if let Some(mut phase) = executor.phase.take() {
         phase.end(SIGTERM, ORPHAN_GRACE).await;
     }
+    executor.tasks.end(SIGTERM, ORPHAN_GRACE).await;
+    end_leftovers();
     outcome
 }
 
@@ -129,6 +133,7 @@ struct Executor {
     receiver: Receiver,
     assign: Option<Assign>,
     phase: Option<PhaseRun>,
+    tasks: Tasks,
     reserved: Option<TcpListener>,
     heard: Instant,
 }
@@ -174,6 +179,10 @@ impl Executor {
                 event = next_event(&mut self.phase) => {
                     self.report(event).await.map_err(link_error)?;
                 }
+                ended = self.tasks.next() => {
+                    let message = ToCoordinator::TaskEnded(ended);
+                    self.sender.send_json(&message).await.map_err(link_error)?;
+                }
                 _ = beat.tick() => {
                     if self.heard.elapsed() > LEASE {
                         return Ok(());
@@ -206,8 +215,15 @@ impl Executor {
                 }
             }
             FromCoordinator::Cancel { signal, grace_ms } => {
+                let grace = Duration::from_millis(grace_ms);
                 if let Some(phase) = &mut self.phase {
-                    phase.stop(signal, Duration::from_millis(grace_ms));
+                    phase.stop(signal, grace);
+                }
+                self.tasks.stop(signal, grace);
+            }
+            FromCoordinator::RunTask { index } => {
+                if let Some(assign) = &self.assign {
+                    self.tasks.start(assign, index);
                 }
             }
             FromCoordinator::Release => return Ok(Next::End),

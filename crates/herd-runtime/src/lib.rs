@@ -1,6 +1,7 @@
 //! What runs while a job runs: the driver with its coordinator, the executor of each node, and the
 //! guard that ends what a dead supervisor leaves behind.
 
+mod array;
 pub mod clock;
 pub mod command;
 mod connections;
@@ -14,3 +15,4 @@ pub mod guard;
 mod merge;
 mod phase;
 pub mod signals;
+mod tasks;

@@ -375,12 +375,15 @@ impl PhaseRun {
 
 /// Ends what ranks left behind outside their process groups. All ranks have been reaped, so every
 /// child of this process is such an orphan.
-fn end_leftovers() {
+pub(crate) fn end_leftovers() {
     tree::end_all_children(&[], LEFTOVER_GRACE, LEFTOVER_BOUND);
 }
 
 /// The complete environment of a process: what it inherits, then what the job says.
-fn complete(assign: &Assign, own: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+pub(crate) fn complete(
+    assign: &Assign,
+    own: BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
     let mut all: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
         let kept = assign.plan.inherit_env
@@ -425,7 +428,7 @@ fn last_lines(path: &Path) -> Vec<String> {
 }
 
 /// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -227,3 +227,43 @@ fn retry_makes_a_new_attempt() {
     assert_code(&output, 0);
     assert_eq!(stdout(&output), "attempt 1\nattempt 2\nattempt 3\n");
 }
+
+#[test]
+fn an_array_has_a_log_and_a_code_for_each_task_and_the_first_failure_is_the_jobs() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "nodes: 2\narray: 0-9:3,20%2\nrun: 'echo task $HERD_ARRAY_INDEX $SLURM_ARRAY_TASK_ID; [ \
+         $HERD_ARRAY_INDEX != 6 ] || exit 4'\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 4);
+    assert!(
+        stderr(&output).contains("4 of 5 tasks succeeded"),
+        "{}",
+        stderr(&output)
+    );
+    for index in ["0", "3", "6", "9", "20"] {
+        let log = herd.run(&["logs", "last", "--task", index]);
+        assert_eq!(stdout(&log), format!("task {index} {index}\n"));
+    }
+    assert!(stdout(&herd.run(&["status", "last"])).contains('5'));
+}
+
+#[test]
+fn a_cancelled_array_starts_no_further_task() {
+    let herd = Herd::new();
+    let started = herd.path("started");
+    herd.file(
+        "job.yaml",
+        &format!(
+            "array: 0-99%2\nrun: 'echo $$ >> {}; exec sleep 600'\n",
+            started.display()
+        ),
+    );
+    let run = herd.start(&["run", "job.yaml"]);
+    eventually("two tasks", || live::pids(&started).len() == 2);
+    signal(pid_of(&run), "-TERM");
+    assert_code(&run.wait_with_output().unwrap(), 143);
+    assert_eq!(live::pids(&started).len(), 2);
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use herd_core::event::{Event, EventKind};
 use herd_core::exit;
 use herd_core::plan::Plan;
-use herd_core::result::{AttemptEnd, Failure, JobResult};
+use herd_core::result::{AttemptEnd, Failure, JobResult, TaskCounts};
 use herd_core::retry::{self, Decision};
 use herd_core::spec::AfterWhen;
 use herd_core::state::{AttemptState, JobState};
@@ -180,6 +180,12 @@ async fn attempts(
         for node in &nodes {
             dir.setup_log(&node.name)?;
         }
+        for &index in plan.array.iter().flat_map(|array| &array.indices) {
+            // Indices are sorted: the first of each group makes its directory.
+            if !job.task_dir(index).is_dir() {
+                job.create_task_dir(index)?;
+            }
+        }
         for rank in 0..plan.world_size() {
             dir.create_rank(rank)?;
         }
@@ -191,6 +197,9 @@ async fn attempts(
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             gang_timeout: GANG_TIMEOUT,
             nodes,
+            tasks: plan.array.as_ref().map(|_| job.task_writer()).transpose()?,
+            tasks_dir: job.path().join("tasks"),
+            task_slots: Machine::of_this_process().cpus,
             executor: options.executor.clone(),
             key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
@@ -207,7 +216,9 @@ async fn attempts(
             retry::decide(plan.retry.as_ref(), failure, plan.attempt - 1)
         });
         let Some(Decision::Again { after: backoff }) = decision else {
-            return Ok(done(Some(end), plan.attempt));
+            let mut result = done(Some(end), plan.attempt);
+            result.tasks = count_tasks(&plan, job)?;
+            return Ok(result);
         };
         plan.attempt += 1;
         plan.generation += 1;
@@ -222,6 +233,22 @@ async fn attempts(
             signal = signals.next() => return Ok(cancelled(signal, plan.attempt - 1)),
         }
     }
+}
+
+/// Tasks by outcome, for an array.
+fn count_tasks(plan: &Plan, job: &JobDir) -> Result<Option<TaskCounts>, DriveError> {
+    let Some(array) = &plan.array else {
+        return Ok(None);
+    };
+    let ended = job.read_tasks()?;
+    let succeeded = ended.iter().filter(|task| task.end.is_success()).count();
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Ok(Some(TaskCounts {
+        total: count(array.indices.len()),
+        succeeded: count(succeeded),
+        failed: count(ended.len() - succeeded),
+        running: 0,
+    }))
 }
 
 /// Waits until the jobs of `after` have ended as they must.

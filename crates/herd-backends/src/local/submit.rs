@@ -85,11 +85,11 @@ pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
             "use `type: command` with a script that starts Ray itself on one node",
         ),
     }
-    if spec.array.is_some() {
+    if spec.array.is_some() && spec.retry.is_some() {
         refuse(
-            "array",
-            "array jobs are not run by this release",
-            "submit one job per index",
+            "retry",
+            "tasks of an array are not retried by this release",
+            "leave out `retry`, and submit the failed indices again",
         );
     }
     refused
