@@ -1,0 +1,297 @@
+//! What a job must survive, and what must end it: silence, strangers on the port, readers that
+//! leave, floods, impatience and hang-ups.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+mod live;
+
+use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
+
+/// Strangers that connect to the coordinator at once; more than may wait in the handshake.
+const STRANGERS: usize = 100;
+
+/// Bytes that one rank writes without a newline.
+const FLOOD: usize = 200_000_000;
+
+/// The most memory the driver may ever have held during the flood, in KiB.
+const FLOOD_MEMORY_KIB: u64 = 256 * 1024;
+
+/// Deadline on the end after a second Ctrl-C; well under the grace that the first one gives.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// Two ranks that say their process ids and sleep.
+fn sleepers(herd: &Herd) -> (Child, PathBuf) {
+    let list = herd.path("pids");
+    let script = format!("echo $$ >> {}; exec sleep 3000", list.display());
+    let run = herd.start(&["run", "-N", "2", "--", "sh", "-c", &script]);
+    eventually("both ranks", || pids(&list).len() == 2);
+    (run, list)
+}
+
+fn all_gone(list: &Path) {
+    eventually("the end of every process", || {
+        pids(list).iter().all(|&pid| !alive(pid))
+    });
+}
+
+/// The address on which the coordinator of the home's only job listens.
+fn coordinator(herd: &Herd) -> SocketAddr {
+    let job = fs::read_dir(herd.path("home/jobs"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    let text = fs::read_to_string(job.path().join("attempts/1/driver.json")).unwrap();
+    let (_, rest) = text.split_once("\"address\":\"").unwrap();
+    rest.split('"').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn i5_a_stopped_executor_is_lost_and_named() {
+    let herd = Herd::new();
+    let (run, list) = sleepers(&herd);
+    let driver = children(pid_of(&run))[0];
+    let executors = children(driver);
+    assert_eq!(executors.len(), 2);
+    signal(executors[0], "-STOP");
+    eventually("the end of the job", || !alive(driver));
+    let output = run.wait_with_output().unwrap();
+    assert_code(&output, 125);
+    let text = stderr(&output);
+    assert!(text.contains("node0") || text.contains("node1"), "{text}");
+    all_gone(&list);
+    eventually("the end of the executors", || {
+        executors.iter().all(|&pid| !alive(pid))
+    });
+}
+
+#[test]
+fn strangers_on_the_port_change_nothing() {
+    let herd = Herd::new();
+    let (ready, go) = (herd.path("ready"), herd.path("go"));
+    let script = format!(
+        "touch {}.$HERD_RANK; until [ -e {} ]; do sleep 0.1; done; echo done",
+        ready.display(),
+        go.display()
+    );
+    let run = herd.start(&["run", "-N", "2", "--", "sh", "-c", &script]);
+    eventually("both ranks", || {
+        herd.path("ready.0").exists() && herd.path("ready.1").exists()
+    });
+    let address = coordinator(&herd);
+
+    let mut garbage = TcpStream::connect(address).unwrap();
+    // The coordinator may hang up before it has taken all of it.
+    drop(garbage.write_all(&vec![0xff; 100_000]));
+    let mut http = TcpStream::connect(address).unwrap();
+    http.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut half = TcpStream::connect(address).unwrap();
+    half.write_all(&[0]).unwrap();
+    let crowd: Vec<TcpStream> = (0..STRANGERS)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    // Hung up on at its time limit at the latest: the strangers have had their whole effect.
+    eventually("the hang-up on the half-open stranger", || {
+        half.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        match half.read(&mut [0; 64]) {
+            Ok(0) => true,
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    });
+    fs::write(&go, "").unwrap();
+    let output = run.wait_with_output().unwrap();
+    drop((garbage, http, crowd));
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output).matches("done").count(), 2);
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_stop_the_job() {
+    let herd = Herd::new();
+    let marker = herd.path("marker");
+    let script = format!("yes | head -c 20000000; touch {}", marker.display());
+    let mut run = herd.start(&["run", "--", "sh", "-c", &script]);
+    let mut first = [0; 100];
+    let mut reader = run.stdout.take().unwrap();
+    reader.read_exact(&mut first).unwrap();
+    drop(reader);
+    let output = run.wait_with_output().unwrap();
+    assert_code(&output, 0);
+    let text = stderr(&output);
+    assert_eq!(text.matches("warning").count(), 1, "{text}");
+    assert!(marker.exists());
+}
+
+#[test]
+fn i7_a_flood_without_newlines_is_complete_and_bounded() {
+    let herd = Herd::new();
+    let (written, go) = (herd.path("written"), herd.path("go"));
+    let script = format!(
+        "if [ $HERD_RANK = 0 ]; then head -c {FLOOD} /dev/zero | tr '\\0' x; touch {}; fi; \
+         until [ -e {} ]; do sleep 0.1; done",
+        written.display(),
+        go.display()
+    );
+    let mut run = herd
+        .command(&["run", "-N", "2", "--", "sh", "-c", &script])
+        .stdout(fs::File::create(herd.path("output")).unwrap())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("the flood", || written.exists());
+    let shown = || fs::metadata(herd.path("output")).unwrap().len();
+    // A piece of a line may still wait for its end. In steps, since the deadline is for each.
+    for percent in [25, 50, 75, 99] {
+        eventually("the next part of the output", || {
+            shown() > (FLOOD / 100 * percent) as u64
+        });
+    }
+    let peak = peak_memory_kib(children(pid_of(&run))[0]);
+    fs::write(&go, "").unwrap();
+    let mut text = String::new();
+    run.stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0), "{text}");
+    let output = fs::read_to_string(herd.path("output")).unwrap();
+    let mut count = 0;
+    for line in output.lines() {
+        let piece = line.strip_prefix("(node0, rank=0) ").unwrap();
+        let piece = piece.strip_suffix(" [line continues]").unwrap_or(piece);
+        assert!(piece.bytes().all(|byte| byte == b'x'));
+        count += piece.len();
+    }
+    assert_eq!(count, FLOOD);
+    assert!(peak < FLOOD_MEMORY_KIB, "the driver held {peak} KiB");
+}
+
+/// The most memory that a process has ever held.
+fn peak_memory_kib(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.unwrap().split_whitespace().next().unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn a_rank_may_close_its_stdout_and_go_on() {
+    let herd = Herd::new();
+    let marker = herd.path("marker");
+    let script = format!(
+        "echo before; exec >&-; sleep 1; touch {}; echo after >&2; exit 3",
+        marker.display()
+    );
+    let output = herd.run(&["run", "--", "sh", "-c", &script]);
+    assert_code(&output, 3);
+    assert!(marker.exists());
+    assert_eq!(stdout(&output), "before\n");
+    assert!(stderr(&output).contains("after\n"), "{}", stderr(&output));
+}
+
+#[test]
+fn ctrl_c_twice_ends_at_once_what_ignores_it() {
+    let herd = Herd::new();
+    let list = herd.path("pids");
+    let text = format!(
+        "trap '' INT TERM\necho $$ >> {}\nwhile :; do sleep 1; done\n",
+        list.display()
+    );
+    herd.file("deaf.sh", &text);
+    let run = herd.start(&["run", "-N", "2", "--", "sh", "deaf.sh"]);
+    eventually("both ranks", || pids(&list).len() == 2);
+    let guard = pid_of(&run);
+    let driver = children(guard)[0];
+    signal(guard, "-INT");
+    // Two signals of one kind merge while the first is pending.
+    eventually("the cancellation", || events(&herd).contains("signal 2"));
+    let second = Instant::now();
+    signal(guard, "-INT");
+    eventually("the end of the job", || !alive(driver));
+    let took = second.elapsed();
+    assert!(took < AT_ONCE, "the second Ctrl-C took {took:?}");
+    let output = run.wait_with_output().unwrap();
+    assert_code(&output, 130);
+    all_gone(&list);
+}
+
+/// The event log of the home's only job.
+fn events(herd: &Herd) -> String {
+    let output = Command::new("sh")
+        .args(["-c", "cat home/jobs/*/attempts/1/events.jsonl"])
+        .current_dir(herd.path(""))
+        .output()
+        .unwrap();
+    stdout(&output)
+}
+
+#[test]
+fn a_hang_up_cancels() {
+    let herd = Herd::new();
+    let (run, list) = sleepers(&herd);
+    signal(pid_of(&run), "-HUP");
+    let output = run.wait_with_output().unwrap();
+    assert_code(&output, 129);
+    all_gone(&list);
+}
+
+#[test]
+fn a_hang_up_that_nohup_ignores_changes_nothing() {
+    let herd = Herd::new();
+    let (ready, go) = (herd.path("ready"), herd.path("go"));
+    let script = format!(
+        "touch {}; until [ -e {} ]; do sleep 0.1; done; exit 4",
+        ready.display(),
+        go.display()
+    );
+    let plain = herd.command(&["run", "--", "sh", "-c", &script]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(key, value)| Some((key, value?))),
+        )
+        .current_dir(herd.path(""))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let run = command.spawn().unwrap();
+    eventually("the rank", || ready.exists());
+    signal(pid_of(&run), "-HUP");
+    for child in children(pid_of(&run)) {
+        signal(child, "-HUP");
+    }
+    fs::write(&go, "").unwrap();
+    assert_code(&run.wait_with_output().unwrap(), 4);
+}
+
+#[test]
+fn control_sequences_do_not_reach_the_output_except_colour() {
+    let herd = Herd::new();
+    let script = r"printf '\033[31mred\033[0m\033[2J\033[H \033]0;title\007a\007b\033Pq\033\\c\td\n' | tee /dev/stderr";
+    for nodes in ["1", "2"] {
+        let output = herd.run(&["run", "-N", nodes, "--", "sh", "-c", script]);
+        assert_code(&output, 0);
+        for text in [stdout(&output), stderr(&output)] {
+            assert!(text.contains("\u{1b}[31mred\u{1b}[0m ab"), "{text:?}");
+            assert!(text.contains("c\td\n"), "{text:?}");
+            let rest = text.replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
+            let bad = |c: char| c.is_control() && !matches!(c, '\n' | '\t' | '\r');
+            assert!(!rest.contains(bad), "{text:?}");
+            assert!(!rest.contains("title"), "{text:?}");
+        }
+    }
+}
