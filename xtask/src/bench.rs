@@ -23,7 +23,7 @@ pub(crate) fn run(runs: usize) -> Result<String> {
     let herd = build()?;
     let mut rows = start_times(&herd, runs)?;
     rows.extend(memory::measure(&herd, runs.min(SLOW_RUNS))?);
-    rows.push(throughput::measure(&herd, runs.min(SLOW_RUNS))?);
+    rows.extend(throughput::measure(&herd, runs.min(SLOW_RUNS))?);
     Ok(markdown(&rows))
 }
 
@@ -34,7 +34,15 @@ fn build() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--quiet", "--release", "--package", "herd", "--package", "herd-node"])
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "herd",
+            "--package",
+            "herd-node",
+        ])
         .current_dir(&root)
         .stdout(Stdio::null());
     finish(&mut command)?;
@@ -42,12 +50,15 @@ fn build() -> Result<PathBuf> {
     let own = env::current_exe().context("find the directory of the built programs")?;
     let herd = own.with_file_name("herd");
     if !herd.is_file() || !own.with_file_name("herd-node").is_file() {
-        bail!("no herd and herd-node beside {}: start with `cargo xtask`", own.display());
+        bail!(
+            "no herd and herd-node beside {}: start with `cargo xtask`",
+            own.display()
+        );
     }
     Ok(herd)
 }
 
-/// A command line to time; `home` says whether it is herd, which gets a home of its own.
+/// A command line to time.
 struct Timed<'a> {
     what: &'static str,
     program: &'a OsStr,
@@ -78,17 +89,29 @@ fn start_times(herd: &Path, runs: usize) -> Result<Vec<Row>> {
     if has_mpirun {
         all.push(of_peer("peer: `mpirun -n 1 true`", "mpirun", mpirun_one));
     }
-    all.push(of_herd("`herd run -N 2 -- true`", &["run", "-N", "2", "--", "true"]));
+    all.push(of_herd(
+        "`herd run -N 2 -- true`",
+        &["run", "-N", "2", "--", "true"],
+    ));
     if has_mpirun {
         all.push(of_peer("peer: `mpirun -n 2 true`", "mpirun", mpirun_two));
     }
-    all.push(of_herd("`herd submit -- true`, until it returns", &["submit", "--", "true"]));
+    all.push(of_herd(
+        "`herd submit -- true`, until it returns",
+        &["submit", "--", "true"],
+    ));
     all.push(of_herd("`herd --help`", &["--help"]));
-    all.push(of_peer("peer: `cargo --help`", "cargo", &["--help"]));
+    if on_path("git") {
+        all.push(of_peer("peer: `git --help`", "git", &["--help"]));
+    }
 
     let mut rows: Vec<Row> = all
         .iter()
-        .map(|timed| Row { what: timed.what.to_owned(), unit: "ms", samples: Vec::new() })
+        .map(|timed| Row {
+            what: timed.what.to_owned(),
+            unit: "ms",
+            samples: Vec::new(),
+        })
         .collect();
     // One round more than asked for: the first fills the page cache and is thrown away.
     for round in 0..=runs {
@@ -105,14 +128,19 @@ fn start_times(herd: &Path, runs: usize) -> Result<Vec<Row>> {
 fn time_once(timed: &Timed<'_>) -> Result<f64> {
     let home = tempfile::tempdir().context("make a home for one run")?;
     let mut command = Command::new(timed.program);
-    command.args(timed.arguments).env("HERD_HOME", home.path()).stdout(Stdio::null());
+    command
+        .args(timed.arguments)
+        .env("HERD_HOME", home.path())
+        .stdout(Stdio::null());
     let begin = Instant::now();
     finish(&mut command)?;
     let elapsed = begin.elapsed();
     if timed.is_herd && timed.arguments.first() == Some(&"submit") {
         // The job must have ended before its home goes, and before anything else is timed.
         let mut wait = Command::new(timed.program);
-        wait.args(["wait", "last"]).env("HERD_HOME", home.path()).stdout(Stdio::null());
+        wait.args(["wait", "last"])
+            .env("HERD_HOME", home.path())
+            .stdout(Stdio::null());
         finish(&mut wait)?;
     }
     Ok(elapsed.as_secs_f64() * 1000.0)
@@ -128,12 +156,17 @@ pub(crate) fn finish(command: &mut Command) -> Result<()> {
         .with_context(|| format!("run {shown}"))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        bail!("{shown} ended with {}: {}", output.status, errors.trim_end());
+        bail!(
+            "{shown} ended with {}: {}",
+            output.status,
+            errors.trim_end()
+        );
     }
     Ok(())
 }
 
-fn on_path(program: &str) -> bool {
+/// Whether a peer is installed; rows of an absent peer are left out.
+pub(crate) fn on_path(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }

@@ -22,12 +22,16 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let runs = match arguments.as_slice() {
         ["bench"] => DEFAULT_RUNS,
-        ["bench", runs] => runs.parse().with_context(|| format!("number of runs {runs}"))?,
+        ["bench", runs] => runs
+            .parse()
+            .with_context(|| format!("number of runs {runs}"))?,
         _ => bail!("{USAGE}"),
     };
     if !(1..=MAX_RUNS).contains(&runs) {
         bail!("number of runs {runs} is not between 1 and {MAX_RUNS}");
     }
     let report = bench::run(runs)?;
-    io::stdout().write_all(report.as_bytes()).context("write the report")
+    io::stdout()
+        .write_all(report.as_bytes())
+        .context("write the report")
 }

@@ -1,14 +1,13 @@
-//! How fast the output of several ranks is merged into the run log, checked to be complete.
+//! How fast the output of several ranks is merged into one log, checked to be complete.
 
 use std::fs::{self, File};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::bench::finish;
+use crate::bench::{finish, on_path};
 use crate::table::Row;
 
 const RANKS: usize = 4;
@@ -16,41 +15,76 @@ const LINES_PER_RANK: usize = 250_000;
 /// With its newline.
 const LINE_BYTES: usize = 100;
 
-/// Megabytes the ranks wrote, prefixes not counted, per second of the whole `herd run`.
-pub(crate) fn measure(herd: &Path, runs: usize) -> Result<Row> {
+/// Megabytes the ranks wrote, prefixes not counted, per second of the whole process.
+pub(crate) fn measure(herd: &Path, runs: usize) -> Result<Vec<Row>> {
     let megabytes = f64::from(u32::try_from(RANKS * LINES_PER_RANK * LINE_BYTES)?) / 1e6;
-    let samples = (0..runs)
-        .map(|_| Ok(megabytes / run_once(herd)?))
-        .collect::<Result<Vec<f64>>>()?;
-    let what = format!("merged log, {RANKS} ranks × {LINES_PER_RANK} lines of {LINE_BYTES} bytes");
-    Ok(Row { what, unit: "MB/s", samples })
+    let row = |what: String| Row {
+        what,
+        unit: "MB/s",
+        samples: Vec::new(),
+    };
+    let size = format!("{RANKS} ranks × {LINES_PER_RANK} lines of {LINE_BYTES} bytes");
+    let mut of_herd = row(format!("`herd run`, merged `run.log`, {size}"));
+    let mut of_peer = row("peer: `mpirun -n 4 --tag-output`, into a file, the same".to_owned());
+    let has_mpirun = on_path("mpirun");
+    for _ in 0..runs {
+        of_herd.samples.push(megabytes / herd_once(herd)?);
+        if has_mpirun {
+            of_peer.samples.push(megabytes / mpirun_once()?);
+        }
+    }
+    Ok(vec![of_herd, of_peer])
+}
+
+fn line() -> String {
+    "x".repeat(LINE_BYTES - 1)
+}
+
+/// What each rank runs. `yes` ends by a broken pipe, which must not fail the rank.
+fn script() -> String {
+    format!("{{ yes {} || true; }} | head -n {LINES_PER_RANK}", line())
 }
 
 /// Seconds one job took.
-fn run_once(herd: &Path) -> Result<f64> {
+fn herd_once(herd: &Path) -> Result<f64> {
     let directory = tempfile::tempdir().context("make a directory for one run")?;
     let home = directory.path().join("home");
     let job = directory.path().join("job.yaml");
-    let line = "x".repeat(LINE_BYTES - 1);
     let text = format!(
-        "type: pytorch\nprocs_per_node: {RANKS}\nrun: 'yes {line} | head -n {LINES_PER_RANK}'\n"
+        "type: pytorch\nprocs_per_node: {RANKS}\nrun: '{}'\n",
+        script()
     );
     fs::write(&job, text).context("write the job file")?;
 
     let mut command = Command::new(herd);
-    command.arg("run").arg(&job).env("HERD_HOME", &home).stdout(Stdio::null());
+    command
+        .arg("run")
+        .arg(&job)
+        .env("HERD_HOME", &home)
+        .stdout(Stdio::null());
     let begin = Instant::now();
     finish(&mut command)?;
     let seconds = begin.elapsed().as_secs_f64();
+    check_complete(&only_run_log(&home)?)?;
+    Ok(seconds)
+}
 
-    let log = only_run_log(&home)?;
-    let lines = whole_lines(&log, line.as_bytes())?;
-    ensure!(
-        lines == RANKS * LINES_PER_RANK,
-        "{} has {lines} whole lines of {}",
-        log.display(),
-        RANKS * LINES_PER_RANK
-    );
+/// Seconds the peer took for the same lines, each marked with its rank, into a file.
+fn mpirun_once() -> Result<f64> {
+    let directory = tempfile::tempdir().context("make a directory for one run")?;
+    let log = directory.path().join("log");
+    let file = File::create(&log).context("make a log for mpirun")?;
+    let ranks = RANKS.to_string();
+    let script = script();
+    let mut command = Command::new("mpirun");
+    command
+        .args(["--allow-run-as-root", "--oversubscribe", "--tag-output"])
+        .args(["-n", &ranks, "sh", "-c", &script])
+        .stdout(file);
+    let begin = Instant::now();
+    finish(&mut command)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    check_complete(&log)?;
     Ok(seconds)
 }
 
@@ -63,15 +97,45 @@ fn only_run_log(home: &Path) -> Result<PathBuf> {
             found.push(log);
         }
     }
-    ensure!(found.len() == 1, "{} run logs in {}, not one", found.len(), jobs.display());
+    ensure!(
+        found.len() == 1,
+        "{} run logs in {}, not one",
+        found.len(),
+        jobs.display()
+    );
     found.pop().context("no run log")
 }
 
-/// Lines that end in what a rank wrote; a torn or mixed line is not counted.
-fn whole_lines(log: &Path, written: &[u8]) -> Result<usize> {
-    let mut bytes = Vec::new();
-    File::open(log)
-        .and_then(|mut file| file.read_to_end(&mut bytes))
-        .with_context(|| format!("read {}", log.display()))?;
-    Ok(bytes.split(|&byte| byte == b'\n').filter(|line| line.ends_with(written)).count())
+fn check_complete(log: &Path) -> Result<()> {
+    let bytes = fs::read(log).with_context(|| format!("read {}", log.display()))?;
+    let lines = whole_lines(&bytes, line().as_bytes());
+    ensure!(
+        lines == RANKS * LINES_PER_RANK,
+        "{} has {lines} whole lines, not {}",
+        log.display(),
+        RANKS * LINES_PER_RANK
+    );
+    Ok(())
+}
+
+/// Counts the lines that end in a whole line as a rank wrote it. The mark before it must be
+/// shorter than such a line, so two lines run together are not taken for one.
+fn whole_lines(log: &[u8], written: &[u8]) -> usize {
+    log.split(|&byte| byte == b'\n')
+        .filter(|line| {
+            line.strip_suffix(written)
+                .is_some_and(|mark| mark.len() < written.len())
+        })
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn torn_and_joined_lines_are_not_whole() {
+        let log = b"(0) xxxxxxxx\n(1) xxxx\n(2) xxxxxxxx(3) xxxxxxxx\nxxxxxxxx";
+        assert_eq!(whole_lines(log, b"xxxxxxxx"), 2);
+    }
 }

@@ -11,15 +11,41 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("herd-jobdir", &["herd-core"]),
     ("herd-link", &["herd-core"]),
     ("herd-launch", &["herd-core"]),
-    ("herd-runtime", &["herd-core", "herd-jobdir", "herd-link", "herd-launch"]),
-    ("herd-backends", &["herd-core", "herd-jobdir", "herd-link", "herd-launch", "herd-runtime"]),
+    (
+        "herd-runtime",
+        &["herd-core", "herd-jobdir", "herd-link", "herd-launch"],
+    ),
+    (
+        "herd-backends",
+        &[
+            "herd-core",
+            "herd-jobdir",
+            "herd-link",
+            "herd-launch",
+            "herd-runtime",
+        ],
+    ),
     (
         "herd",
-        &["herd-core", "herd-jobdir", "herd-link", "herd-launch", "herd-runtime", "herd-backends"],
+        &[
+            "herd-core",
+            "herd-jobdir",
+            "herd-link",
+            "herd-launch",
+            "herd-runtime",
+            "herd-backends",
+        ],
     ),
     (
         "herd-node",
-        &["herd-core", "herd-jobdir", "herd-link", "herd-launch", "herd-runtime", "herd-backends"],
+        &[
+            "herd-core",
+            "herd-jobdir",
+            "herd-link",
+            "herd-launch",
+            "herd-runtime",
+            "herd-backends",
+        ],
     ),
 ];
 
@@ -77,12 +103,18 @@ fn each_crate_uses_only_crates_above_it() {
         let may_use = allowed.get(name.as_str());
         let may_use = may_use.unwrap_or_else(|| panic!("crate {name} has no place in the order"));
         for used in uses(&manifest) {
-            assert!(may_use.contains(&used.as_str()), "{name} must not use {used}");
+            assert!(
+                may_use.contains(&used.as_str()),
+                "{name} must not use {used}"
+            );
         }
         seen.insert(name);
     }
     let known: BTreeSet<_> = allowed.keys().map(|&name| name.to_owned()).collect();
-    assert_eq!(seen, known, "crates in the directory and in the order differ");
+    assert_eq!(
+        seen, known,
+        "crates in the directory and in the order differ"
+    );
 }
 
 #[test]
@@ -93,5 +125,8 @@ fn a_use_is_found_however_it_is_written() {
         [target.'cfg(unix)'.build-dependencies]\n\"herd-runtime\" = { path = \"x\" }\n\
         [features]\nherd = []\n";
     let found: Vec<_> = uses(manifest).into_iter().collect();
-    assert_eq!(found, ["herd-core", "herd-jobdir", "herd-launch", "herd-runtime"]);
+    assert_eq!(
+        found,
+        ["herd-core", "herd-jobdir", "herd-launch", "herd-runtime"]
+    );
 }
