@@ -70,7 +70,7 @@ impl Sanitizer {
             State::Ground => self.ground(byte, output),
             State::Escape => self.escape(byte, output),
             State::Sequence { keep, length } => self.sequence(byte, keep, length, output),
-            State::Text { length, wide } => self.text(byte, length, wide),
+            State::Text { length, wide } => self.text(byte, length, wide, output),
             State::Character { missing, low, high } => {
                 self.character(byte, missing, low..=high, output);
             }
@@ -208,8 +208,13 @@ impl Sanitizer {
         }
     }
 
-    fn text(&mut self, byte: u8, length: usize, wide: bool) {
+    fn text(&mut self, byte: u8, length: usize, wide: bool, output: &mut Vec<u8>) {
         self.state = match byte {
+            // Titles and links do not span lines: a string that was never ended costs its line.
+            b'\n' => {
+                output.push(byte);
+                State::Ground
+            }
             BEL | CAN | SUB => State::Ground,
             // ST is ESC \: the backslash ends the escape, and with it the string.
             ESC => State::Escape,
@@ -302,6 +307,11 @@ mod tests {
         ] {
             assert_eq!(sanitize(raw), raw);
         }
+    }
+
+    #[test]
+    fn an_unterminated_string_ends_with_its_line() {
+        assert_eq!(sanitize(b"a\n\x1b]0;never ended\nnext\n"), b"a\n\nnext\n");
     }
 
     #[test]

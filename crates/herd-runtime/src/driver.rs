@@ -363,6 +363,8 @@ impl Driver {
                     drop(self.events.write(&event));
                 }
                 Action::Task(result) => {
+                    self.merger
+                        .merge_task(&self.tasks_dir, &result, self.clock.now_ms());
                     if let Some(tasks) = &mut self.tasks {
                         drop(tasks.push(&result));
                     }

@@ -1,14 +1,23 @@
 //! Merges the ranks' streams into the run log: whole lines, each with the prefix of its rank.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use herd_core::plan::Plan;
+use herd_core::result::TaskResult;
 use herd_jobdir::runlog::{HERD, Piece, RunLogWriter, Stream};
 use herd_launch::lines::{Line, LineEnd, LineSplitter};
 use herd_link::LogFrame;
 
+use crate::tasks;
+
 /// The rank that stands for setup in log frames.
 pub(crate) const SETUP_RANK: u32 = HERD;
+
+/// Bytes of one task's output that merged output has.
+const TASK_SHOWN: u64 = 64 * 1024;
 
 /// Said after a piece of a line that was longer than a line may be.
 const SPLIT_MARK: &[u8] = b" [line continues]";
@@ -46,6 +55,24 @@ impl Merger {
             .or_default();
         splitter.feed(&log.bytes, |line| push(&mut lines, &prefix, line));
         self.write(node, log.rank, log.stream, &lines, prefix.len(), now_ms);
+    }
+
+    /// Takes the output of an array task that has ended, up to [`TASK_SHOWN`]; its own log has all.
+    pub(crate) fn merge_task(&mut self, directory: &Path, task: &TaskResult, now_ms: u64) {
+        let path = tasks::log_path(directory, task.index);
+        let mut bytes = Vec::new();
+        // What cannot be read is not shown; the task's end is known without it.
+        let read = File::open(path).and_then(|file| file.take(TASK_SHOWN).read_to_end(&mut bytes));
+        if read.is_err() || bytes.is_empty() {
+            return;
+        }
+        let prefix = format!("(task {}) ", task.index);
+        let mut lines = Vec::new();
+        let mut splitter = LineSplitter::new();
+        splitter.feed(&bytes, |line| push(&mut lines, &prefix, line));
+        splitter.finish(|line| push(&mut lines, &prefix, line));
+        let node = task.node as usize;
+        self.write(node, 0, 1, &lines, prefix.len(), now_ms);
     }
 
     /// Writes what still waits for its newline.

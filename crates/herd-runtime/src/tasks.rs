@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
@@ -140,6 +140,12 @@ fn record(result: &mut TaskResult, exit: &ExitInfo) {
     result.ended_ms = exit.at_ms();
 }
 
+/// The log of a task beneath the directory of task logs.
+pub(crate) fn log_path(directory: &Path, index: u32) -> PathBuf {
+    let group = (index / TASKS_PER_DIRECTORY).to_string();
+    directory.join(group).join(format!("{index}.log"))
+}
+
 fn specification(assign: &Assign, index: u32) -> ProcessSpec {
     let nowhere = Meeting {
         address: String::new(),
@@ -153,9 +159,7 @@ fn specification(assign: &Assign, index: u32) -> ProcessSpec {
         ("SLURM_ARRAY_TASK_ID", index.to_string()),
     ];
     env.extend(identity.map(|(name, value)| (name.to_owned(), value)));
-    let log = PathBuf::from(&assign.tasks_dir)
-        .join((index / TASKS_PER_DIRECTORY).to_string())
-        .join(format!("{index}.log"));
+    let log = log_path(Path::new(&assign.tasks_dir), index);
     let argv: Vec<OsString> = assign
         .plan
         .run
