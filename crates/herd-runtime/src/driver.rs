@@ -46,6 +46,8 @@ pub struct Attempt {
     pub dir: AttemptDir,
     /// Where the merged log goes.
     pub run_log: RunLogWriter,
+    /// Whether the terminal record survives a power cut, or only this process.
+    pub durability: Durability,
     /// Where the coordinator listens.
     pub listen: SocketAddr,
     /// How long nodes may take to register.
@@ -163,6 +165,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         secrets: attempt.secrets,
         nodes: attempt.nodes,
         dir: attempt.dir,
+        durability: attempt.durability,
         pass_stdin: attempt.pass_stdin,
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
@@ -202,6 +205,7 @@ struct Driver {
     secrets: BTreeMap<String, String>,
     nodes: Vec<NodePlan>,
     dir: AttemptDir,
+    durability: Durability,
     pass_stdin: bool,
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
@@ -218,7 +222,7 @@ impl Driver {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
-                self.dir.write_end(&end, Durability::Machine)?;
+                self.dir.write_end(&end, self.durability)?;
                 return Ok(end);
             }
             tokio::select! {

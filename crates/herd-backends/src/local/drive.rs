@@ -193,6 +193,7 @@ async fn attempts(
             secrets: secrets.clone(),
             key: key.clone(),
             dir: dir.clone(),
+            durability: DURABILITY,
             run_log: RunLogWriter::open(job.path())?,
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             gang_timeout: GANG_TIMEOUT,
