@@ -46,6 +46,8 @@ pub enum ToCoordinator {
     },
     /// A task of an array ended.
     TaskEnded(TaskResult),
+    /// A message of the coordinator has a type that this executor does not know.
+    NotUnderstood,
     /// A client asks for the job's end.
     Cancel {
         /// Signal for the ranks.

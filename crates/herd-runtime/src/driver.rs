@@ -30,6 +30,10 @@ use crate::signals::Signals;
 /// After Release, executors may take this long before they are killed.
 const RELEASE_BOUND: Duration = Duration::from_secs(3);
 
+/// Said of a node whose executor does not know a message.
+const OTHER_RELEASE: &str =
+    "its executor is of another release: install herd and herd-node together";
+
 /// What ranks get between TERM and KILL when the guard has died, milliseconds.
 const ORPHAN_GRACE_MS: u64 = 1000;
 
@@ -318,6 +322,7 @@ impl Driver {
             ToCoordinator::PhaseDone { phase, setup } => {
                 self.coordinator.phase_done(node, phase, setup, now);
             }
+            ToCoordinator::NotUnderstood => self.coordinator.lost(node, OTHER_RELEASE, now),
             ToCoordinator::Heartbeat
             | ToCoordinator::Hello(_)
             | ToCoordinator::Client { .. }

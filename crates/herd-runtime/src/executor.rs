@@ -166,6 +166,10 @@ impl Executor {
                         Ok(Some(Frame::Control(bytes))) => {
                             let message = serde_json::from_slice(&bytes)
                                 .unwrap_or(FromCoordinator::Unknown);
+                            if message == FromCoordinator::Unknown {
+                                let answer = ToCoordinator::NotUnderstood;
+                                self.sender.send_json(&answer).await.map_err(link_error)?;
+                            }
                             if let Next::End = self.obey(message)? {
                                 return Ok(());
                             }
