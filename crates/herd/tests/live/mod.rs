@@ -46,8 +46,19 @@ impl Herd {
         self.command(args).output().unwrap()
     }
 
+    /// Starts herd with SIGHUP as a terminal's user has it, also where the tests run under nohup.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
-        self.command(args)
+        let plain = self.command(args);
+        let variables = plain
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        Command::new("env")
+            .arg("--default-signal=HUP")
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .envs(variables)
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
