@@ -175,14 +175,12 @@ impl JobDir {
 
     /// `tasks/<index / 1000>/<index>.log`.
     pub fn task_log(&self, index: u32) -> PathBuf {
-        self.task_dir(index).join(format!("{index}.log"))
+        task_log_in(&self.path.join("tasks"), index)
     }
 
     /// Directory of a task's log; made by [`JobDir::create_task_dir`].
     pub fn task_dir(&self, index: u32) -> PathBuf {
-        self.path
-            .join("tasks")
-            .join((index / TASKS_PER_DIRECTORY).to_string())
+        task_dir_in(&self.path.join("tasks"), index)
     }
 
     /// Makes the directory of a task's log.
@@ -199,6 +197,15 @@ impl JobDir {
     pub fn read_tasks(&self) -> Result<Vec<TaskResult>, JobDirError> {
         read_tasks(&self.path.join("tasks.jsonl"))
     }
+}
+
+/// The log of a task beneath the directory of all task logs, for those who know only that.
+pub fn task_log_in(tasks: &Path, index: u32) -> PathBuf {
+    task_dir_in(tasks, index).join(format!("{index}.log"))
+}
+
+fn task_dir_in(tasks: &Path, index: u32) -> PathBuf {
+    tasks.join((index / TASKS_PER_DIRECTORY).to_string())
 }
 
 #[cfg(test)]

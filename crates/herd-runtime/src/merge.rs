@@ -7,11 +7,10 @@ use std::path::Path;
 
 use herd_core::plan::Plan;
 use herd_core::result::TaskResult;
+use herd_jobdir::job::task_log_in;
 use herd_jobdir::runlog::{HERD, Piece, RunLogWriter, Stream};
 use herd_launch::lines::{Line, LineEnd, LineSplitter};
 use herd_link::LogFrame;
-
-use crate::tasks;
 
 /// The rank that stands for setup in log frames.
 pub(crate) const SETUP_RANK: u32 = HERD;
@@ -59,7 +58,7 @@ impl Merger {
 
     /// Takes the output of an array task that has ended, up to [`TASK_SHOWN`]; its own log has all.
     pub(crate) fn merge_task(&mut self, directory: &Path, task: &TaskResult, now_ms: u64) {
-        let path = tasks::log_path(directory, task.index);
+        let path = task_log_in(directory, task.index);
         let mut bytes = Vec::new();
         // What cannot be read is not shown; the task's end is known without it.
         let read = File::open(path).and_then(|file| file.take(TASK_SHOWN).read_to_end(&mut bytes));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::TaskResult;
+use herd_jobdir::job::task_log_in;
 use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, Stdin, spawn};
 use herd_link::message::Assign;
 use tokio::sync::watch;
@@ -17,9 +18,6 @@ use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
 use crate::phase::{chain, complete};
-
-/// Tasks whose logs share a directory; that of the job directory's layout.
-const TASKS_PER_DIRECTORY: u32 = 1000;
 
 /// How running tasks are to end.
 #[derive(Clone, Copy)]
@@ -140,12 +138,6 @@ fn record(result: &mut TaskResult, exit: &ExitInfo) {
     result.ended_ms = exit.at_ms();
 }
 
-/// The log of a task beneath the directory of task logs.
-pub(crate) fn log_path(directory: &Path, index: u32) -> PathBuf {
-    let group = (index / TASKS_PER_DIRECTORY).to_string();
-    directory.join(group).join(format!("{index}.log"))
-}
-
 fn specification(assign: &Assign, index: u32) -> ProcessSpec {
     let nowhere = Meeting {
         address: String::new(),
@@ -159,7 +151,7 @@ fn specification(assign: &Assign, index: u32) -> ProcessSpec {
         ("SLURM_ARRAY_TASK_ID", index.to_string()),
     ];
     env.extend(identity.map(|(name, value)| (name.to_owned(), value)));
-    let log = log_path(Path::new(&assign.tasks_dir), index);
+    let log = task_log_in(Path::new(&assign.tasks_dir), index);
     let argv: Vec<OsString> = assign
         .plan
         .run
