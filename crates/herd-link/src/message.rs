@@ -128,6 +128,8 @@ pub enum FromCoordinator {
         /// How long they may take, milliseconds.
         grace_ms: u64,
     },
+    /// The work of the phase is done on the nodes that lead it: end what served it here.
+    Finish,
     /// All is over: end what is left and exit.
     Release,
     /// A client's request was taken up.

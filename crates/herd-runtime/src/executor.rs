@@ -230,6 +230,11 @@ impl Executor {
                     self.tasks.start(assign, index);
                 }
             }
+            FromCoordinator::Finish => {
+                if let Some(phase) = &mut self.phase {
+                    phase.finish();
+                }
+            }
             FromCoordinator::Release => return Ok(Next::End),
             FromCoordinator::Refused { reason } => return Err(ExecutorError::Refused { reason }),
             FromCoordinator::Heartbeat | FromCoordinator::Done | FromCoordinator::Unknown => {}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
+use herd_core::spec::JobType;
 use herd_launch::follow::{FileId, Followed, Follower};
 use herd_launch::{
     Child, ExitInfo, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
@@ -72,6 +73,8 @@ pub(crate) struct PhaseRun {
     followed: Vec<FileId>,
     /// Stop was asked for: ends from here on are ours.
     stopped: bool,
+    /// The phase is here for what node 0 runs, and lasts until it is finished or stopped.
+    serving: bool,
     setup: Option<SetupResult>,
     pending: VecDeque<PhaseEvent>,
     stage: Stage,
@@ -101,6 +104,9 @@ impl PhaseRun {
             processes: Vec::new(),
             followed: Vec::new(),
             stopped: false,
+            serving: phase == Phase::Run
+                && assign.node > 0
+                && matches!(assign.plan.job_type, JobType::Mpi | JobType::Ray),
             setup: None,
             pending: VecDeque::new(),
             stage: Stage::Running,
@@ -128,7 +134,7 @@ impl PhaseRun {
                 Stage::Running => tokio::select! {
                     // Ends first: a failing rank stops its peers however much they write.
                     biased;
-                    exit = self.group.next_exit() => match exit {
+                    exit = self.group.next_exit(), if !self.serving => match exit {
                         Some((index, exit)) => self.ended(index, &exit),
                         None => {
                             self.stage = Stage::Sweeping(spawn_blocking(end_leftovers));
@@ -137,6 +143,8 @@ impl PhaseRun {
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
                     }
+                    // Nothing to watch until it is finished or stopped.
+                    else => std::future::pending().await,
                 },
                 Stage::Sweeping(sweep) => tokio::select! {
                     _ = sweep => {
@@ -168,10 +176,16 @@ impl PhaseRun {
     /// Asks the processes to end; asked again, kills them.
     pub(crate) fn stop(&mut self, signal: i32, grace: Duration) {
         self.stopped = true;
+        self.serving = false;
         self.group.stop(
             Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
             grace,
         );
+    }
+
+    /// What node 0 ran is over: a phase that only served ends.
+    pub(crate) fn finish(&mut self) {
+        self.serving = false;
     }
 
     /// Ends everything now, bounded by `grace` and the time that killing takes.

@@ -10,7 +10,7 @@ use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, RankResult, TaskResult};
 use herd_core::rootcause;
-use herd_core::spec::SetupOn;
+use herd_core::spec::{JobType, SetupOn};
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
 
@@ -81,7 +81,9 @@ pub struct Coordinator {
     began_ms: u64,
     gang_timeout_ms: u64,
     stop: Option<Stop>,
-    /// When the nodes must have ended; set with the first stop.
+    /// The nodes that only serve were told that the run is over.
+    finishing: bool,
+    /// When the nodes must have ended; set with the first stop or with `finishing`.
     ending_by_ms: Option<u64>,
     results: BTreeMap<u32, RankResult>,
     /// Tasks of an array.
@@ -120,6 +122,7 @@ impl Coordinator {
             began_ms: now_ms,
             gang_timeout_ms,
             stop: None,
+            finishing: false,
             ending_by_ms: None,
             results: BTreeMap::new(),
             array,
@@ -419,6 +422,7 @@ impl Coordinator {
         if self.stage == Stage::Finished {
             return;
         }
+        self.finish_serving(now_ms);
         let waiting = self.nodes.iter().any(|node| !node.done);
         if waiting && !(self.stage == Stage::Gathering && self.stop.is_some()) {
             return;
@@ -428,6 +432,35 @@ impl Coordinator {
             return;
         }
         self.finish(now_ms);
+    }
+
+    /// Whether a node runs work of its own. The others serve node 0: MPI's daemons and Ray's workers
+    /// are there as long as what node 0 runs.
+    fn leads(&self, node: usize) -> bool {
+        node == 0 || !matches!(self.plan.job_type, JobType::Mpi | JobType::Ray)
+    }
+
+    /// Tells the nodes that only serve when the nodes that lead are done.
+    fn finish_serving(&mut self, now_ms: u64) {
+        if self.finishing || self.stage != Stage::In(Phase::Run) {
+            return;
+        }
+        let (leading, serving): (Vec<usize>, Vec<usize>) =
+            (0..self.nodes.len()).partition(|&node| self.leads(node));
+        if leading.iter().any(|&node| !self.nodes[node].done) {
+            return;
+        }
+        self.finishing = true;
+        for node in serving {
+            if !self.nodes[node].done {
+                self.ending_by_ms
+                    .get_or_insert(now_ms + self.plan.grace.ms + ENDING_MARGIN_MS);
+                self.actions.push(Action::Send {
+                    node,
+                    message: FromCoordinator::Finish,
+                });
+            }
+        }
     }
 
     fn begin_stop(&mut self, stop: Stop, signal: i32, grace_ms: u64, now_ms: u64) {
@@ -527,217 +560,4 @@ fn as_u32(index: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use herd_core::JobId;
-    use herd_core::exit::ProcessEnd;
-    use herd_core::spec::{Command, JobType, Launcher, Resources};
-    use herd_core::units::Span;
-
-    use super::*;
-
-    const GANG_MS: u64 = 10_000;
-
-    fn plan() -> Plan {
-        Plan {
-            format: 1,
-            job: JobId::generate(),
-            name: "job".to_owned(),
-            attempt: 1,
-            generation: 1,
-            backend: "local".to_owned(),
-            job_type: JobType::Command,
-            launcher: Launcher::Herd,
-            nodes: 2,
-            ranks_per_node: 1,
-            procs_per_node: 1,
-            resources: Resources::default(),
-            walltime: None,
-            grace: Span::from_secs(10),
-            workdir: "/".to_owned(),
-            inherit_env: true,
-            env: BTreeMap::new(),
-            secret_names: Vec::new(),
-            setup: None,
-            run: Some(Command::Argv(vec!["true".to_owned()])),
-            login_shell: false,
-            checkpoint: None,
-            retry: None,
-            array: None,
-            after: Vec::new(),
-            priority: 50,
-            shared_home: true,
-        }
-    }
-
-    fn hello(node: &str) -> Hello {
-        Hello {
-            version: 1,
-            node: node.to_owned(),
-            pid: 1,
-            address: "127.0.0.1".to_owned(),
-            free_port: 9,
-        }
-    }
-
-    fn started(plan: Plan) -> Coordinator {
-        let names = vec!["a".to_owned(), "b".to_owned()];
-        let mut coordinator = Coordinator::new(plan, names, GANG_MS, 2, 0);
-        assert_eq!(coordinator.hello(hello("b"), 1), Ok(1));
-        assert_eq!(coordinator.hello(hello("a"), 2), Ok(0));
-        coordinator
-    }
-
-    fn ended(rank: u32, code: u8, stopped: bool) -> RankResult {
-        RankResult {
-            rank,
-            node: rank,
-            end: ProcessEnd::Exited(code),
-            ended_ms: 100 + u64::from(rank),
-            stopped,
-            start_error: None,
-            error: None,
-            last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-        }
-    }
-
-    fn ends(actions: &[Action]) -> Vec<&AttemptEnd> {
-        let ends = actions.iter().filter_map(|action| match action {
-            Action::Finish(end) => Some(&**end),
-            Action::Assign { .. } | Action::Send { .. } | Action::Task(_) | Action::Event(_) => {
-                None
-            }
-        });
-        ends.collect()
-    }
-
-    fn cancels(actions: &[Action]) -> usize {
-        let cancel = |action: &&Action| {
-            matches!(
-                action,
-                Action::Send {
-                    message: FromCoordinator::Cancel { .. },
-                    ..
-                }
-            )
-        };
-        actions.iter().filter(cancel).count()
-    }
-
-    #[test]
-    fn ranks_start_when_every_node_is_there_and_all_done_is_success() {
-        let mut coordinator = started(plan());
-        let actions = coordinator.take_actions();
-        let starts = |action: &&Action| {
-            matches!(
-                action,
-                Action::Send {
-                    message: FromCoordinator::Start { .. },
-                    ..
-                }
-            )
-        };
-        assert_eq!(actions.iter().filter(starts).count(), 2);
-        coordinator.phase_done(0, Phase::Run, None, 10);
-        assert!(ends(&coordinator.take_actions()).is_empty());
-        coordinator.phase_done(1, Phase::Run, None, 11);
-        let actions = coordinator.take_actions();
-        assert_eq!(ends(&actions)[0].state, AttemptState::Succeeded);
-    }
-
-    #[test]
-    fn a_name_belongs_to_its_first_connection_and_strangers_are_refused() {
-        let mut coordinator = started(plan());
-        assert!(coordinator.hello(hello("a"), 3).is_err());
-        assert!(coordinator.hello(hello("c"), 3).is_err());
-    }
-
-    #[test]
-    fn i6_the_gang_timeout_names_who_is_missing() {
-        let names = vec!["a".to_owned(), "b".to_owned()];
-        let mut coordinator = Coordinator::new(plan(), names, GANG_MS, 2, 0);
-        coordinator.hello(hello("a"), 1).unwrap();
-        coordinator.tick(GANG_MS);
-        let actions = coordinator.take_actions();
-        let end = ends(&actions)[0];
-        assert_eq!(end.exit_code, 125);
-        let lost =
-            |failure: &Failure| matches!(failure, Failure::NodeLost { node, .. } if node == "b");
-        assert!(end.failure.as_ref().is_some_and(lost), "{end:?}");
-    }
-
-    #[test]
-    fn i1_the_first_failing_rank_stops_all_and_there_is_one_end() {
-        let mut coordinator = started(plan());
-        coordinator.take_actions();
-        coordinator.rank_ended(ended(1, 7, false), 20);
-        assert_eq!(cancels(&coordinator.take_actions()), 2);
-        coordinator.rank_ended(ended(0, 143, true), 21);
-        coordinator.phase_done(0, Phase::Run, None, 22);
-        coordinator.phase_done(1, Phase::Run, None, 23);
-        coordinator.lost(0, "its connection was closed", 24);
-        coordinator.tick(1_000_000);
-        let actions = coordinator.take_actions();
-        assert_eq!(ends(&actions).len(), 1);
-        assert_eq!(ends(&actions)[0].exit_code, 7);
-    }
-
-    #[test]
-    fn a_silent_node_is_lost_and_the_others_are_stopped() {
-        let mut coordinator = started(plan());
-        coordinator.take_actions();
-        coordinator.heard(0, SILENCE_MS);
-        coordinator.tick(SILENCE_MS + 2);
-        let actions = coordinator.take_actions();
-        assert_eq!(cancels(&actions), 1);
-        coordinator.phase_done(0, Phase::Run, None, SILENCE_MS + 3);
-        let actions = coordinator.take_actions();
-        assert_eq!(ends(&actions)[0].exit_code, 125);
-    }
-
-    #[test]
-    fn cancelled_twice_is_at_once_and_nodes_that_do_not_end_are_given_up() {
-        let mut coordinator = started(plan());
-        coordinator.take_actions();
-        coordinator.cancel(2, None, 130, "signal 2", 30);
-        coordinator.cancel(2, None, 130, "signal 2", 31);
-        let actions = coordinator.take_actions();
-        assert_eq!(cancels(&actions), 4);
-        let now = |message: &Action| {
-            matches!(
-                message,
-                Action::Send {
-                    message: FromCoordinator::Cancel { grace_ms: 0, .. },
-                    ..
-                }
-            )
-        };
-        assert!(actions.iter().any(now));
-        coordinator.tick(31 + ENDING_MARGIN_MS);
-        let actions = coordinator.take_actions();
-        assert_eq!(ends(&actions)[0].exit_code, 130);
-        assert_eq!(ends(&actions)[0].state, AttemptState::Cancelled);
-    }
-
-    #[test]
-    fn the_walltime_includes_the_grace() {
-        let limited = Plan {
-            walltime: Some(Span::from_secs(60)),
-            ..plan()
-        };
-        let mut coordinator = started(limited);
-        coordinator.heard(0, 50_000);
-        coordinator.heard(1, 50_000);
-        coordinator.take_actions();
-        coordinator.tick(49_999);
-        assert_eq!(cancels(&coordinator.take_actions()), 0);
-        coordinator.tick(50_000);
-        assert_eq!(cancels(&coordinator.take_actions()), 2);
-        coordinator.phase_done(0, Phase::Run, None, 50_100);
-        coordinator.phase_done(1, Phase::Run, None, 50_100);
-        assert_eq!(ends(&coordinator.take_actions())[0].exit_code, 124);
-    }
-}
+mod tests;

@@ -1,0 +1,245 @@
+//! The coordinator's decisions, told as stories of messages, losses and time.
+
+use std::collections::BTreeMap;
+
+use herd_core::JobId;
+use herd_core::exit::ProcessEnd;
+use herd_core::spec::{Command, JobType, Launcher, Resources};
+use herd_core::units::Span;
+
+use super::*;
+
+const GANG_MS: u64 = 10_000;
+
+fn plan() -> Plan {
+    Plan {
+        format: 1,
+        job: JobId::generate(),
+        name: "job".to_owned(),
+        attempt: 1,
+        generation: 1,
+        backend: "local".to_owned(),
+        job_type: JobType::Command,
+        launcher: Launcher::Herd,
+        nodes: 2,
+        ranks_per_node: 1,
+        procs_per_node: 1,
+        resources: Resources::default(),
+        walltime: None,
+        grace: Span::from_secs(10),
+        workdir: "/".to_owned(),
+        inherit_env: true,
+        env: BTreeMap::new(),
+        secret_names: Vec::new(),
+        setup: None,
+        run: Some(Command::Argv(vec!["true".to_owned()])),
+        login_shell: false,
+        checkpoint: None,
+        retry: None,
+        array: None,
+        after: Vec::new(),
+        priority: 50,
+        shared_home: true,
+    }
+}
+
+fn hello(node: &str) -> Hello {
+    Hello {
+        version: 1,
+        node: node.to_owned(),
+        pid: 1,
+        address: "127.0.0.1".to_owned(),
+        free_port: 9,
+    }
+}
+
+fn started(plan: Plan) -> Coordinator {
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let mut coordinator = Coordinator::new(plan, names, GANG_MS, 2, 0);
+    assert_eq!(coordinator.hello(hello("b"), 1), Ok(1));
+    assert_eq!(coordinator.hello(hello("a"), 2), Ok(0));
+    coordinator
+}
+
+fn ended(rank: u32, code: u8, stopped: bool) -> RankResult {
+    RankResult {
+        rank,
+        node: rank,
+        end: ProcessEnd::Exited(code),
+        ended_ms: 100 + u64::from(rank),
+        stopped,
+        start_error: None,
+        error: None,
+        last_lines: Vec::new(),
+        cpu_ms: 0,
+        peak_kib: 0,
+    }
+}
+
+fn ends(actions: &[Action]) -> Vec<&AttemptEnd> {
+    let ends = actions.iter().filter_map(|action| match action {
+        Action::Finish(end) => Some(&**end),
+        Action::Assign { .. } | Action::Send { .. } | Action::Task(_) | Action::Event(_) => None,
+    });
+    ends.collect()
+}
+
+fn cancels(actions: &[Action]) -> usize {
+    let cancel = |action: &&Action| {
+        matches!(
+            action,
+            Action::Send {
+                message: FromCoordinator::Cancel { .. },
+                ..
+            }
+        )
+    };
+    actions.iter().filter(cancel).count()
+}
+
+#[test]
+fn ranks_start_when_every_node_is_there_and_all_done_is_success() {
+    let mut coordinator = started(plan());
+    let actions = coordinator.take_actions();
+    let starts = |action: &&Action| {
+        matches!(
+            action,
+            Action::Send {
+                message: FromCoordinator::Start { .. },
+                ..
+            }
+        )
+    };
+    assert_eq!(actions.iter().filter(starts).count(), 2);
+    coordinator.phase_done(0, Phase::Run, None, 10);
+    assert!(ends(&coordinator.take_actions()).is_empty());
+    coordinator.phase_done(1, Phase::Run, None, 11);
+    let actions = coordinator.take_actions();
+    assert_eq!(ends(&actions)[0].state, AttemptState::Succeeded);
+}
+
+#[test]
+fn a_name_belongs_to_its_first_connection_and_strangers_are_refused() {
+    let mut coordinator = started(plan());
+    assert!(coordinator.hello(hello("a"), 3).is_err());
+    assert!(coordinator.hello(hello("c"), 3).is_err());
+}
+
+#[test]
+fn i6_the_gang_timeout_names_who_is_missing() {
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let mut coordinator = Coordinator::new(plan(), names, GANG_MS, 2, 0);
+    coordinator.hello(hello("a"), 1).unwrap();
+    coordinator.tick(GANG_MS);
+    let actions = coordinator.take_actions();
+    let end = ends(&actions)[0];
+    assert_eq!(end.exit_code, 125);
+    let lost = |failure: &Failure| matches!(failure, Failure::NodeLost { node, .. } if node == "b");
+    assert!(end.failure.as_ref().is_some_and(lost), "{end:?}");
+}
+
+#[test]
+fn i1_the_first_failing_rank_stops_all_and_there_is_one_end() {
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.rank_ended(ended(1, 7, false), 20);
+    assert_eq!(cancels(&coordinator.take_actions()), 2);
+    coordinator.rank_ended(ended(0, 143, true), 21);
+    coordinator.phase_done(0, Phase::Run, None, 22);
+    coordinator.phase_done(1, Phase::Run, None, 23);
+    coordinator.lost(0, "its connection was closed", 24);
+    coordinator.tick(1_000_000);
+    let actions = coordinator.take_actions();
+    assert_eq!(ends(&actions).len(), 1);
+    assert_eq!(ends(&actions)[0].exit_code, 7);
+}
+
+#[test]
+fn a_silent_node_is_lost_and_the_others_are_stopped() {
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.heard(0, SILENCE_MS);
+    coordinator.tick(SILENCE_MS + 2);
+    let actions = coordinator.take_actions();
+    assert_eq!(cancels(&actions), 1);
+    coordinator.phase_done(0, Phase::Run, None, SILENCE_MS + 3);
+    let actions = coordinator.take_actions();
+    assert_eq!(ends(&actions)[0].exit_code, 125);
+}
+
+#[test]
+fn cancelled_twice_is_at_once_and_nodes_that_do_not_end_are_given_up() {
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.cancel(2, None, 130, "signal 2", 30);
+    coordinator.cancel(2, None, 130, "signal 2", 31);
+    let actions = coordinator.take_actions();
+    assert_eq!(cancels(&actions), 4);
+    let now = |message: &Action| {
+        matches!(
+            message,
+            Action::Send {
+                message: FromCoordinator::Cancel { grace_ms: 0, .. },
+                ..
+            }
+        )
+    };
+    assert!(actions.iter().any(now));
+    coordinator.tick(31 + ENDING_MARGIN_MS);
+    let actions = coordinator.take_actions();
+    assert_eq!(ends(&actions)[0].exit_code, 130);
+    assert_eq!(ends(&actions)[0].state, AttemptState::Cancelled);
+}
+
+#[test]
+fn the_walltime_includes_the_grace() {
+    let limited = Plan {
+        walltime: Some(Span::from_secs(60)),
+        ..plan()
+    };
+    let mut coordinator = started(limited);
+    coordinator.heard(0, 50_000);
+    coordinator.heard(1, 50_000);
+    coordinator.take_actions();
+    coordinator.tick(49_999);
+    assert_eq!(cancels(&coordinator.take_actions()), 0);
+    coordinator.tick(50_000);
+    assert_eq!(cancels(&coordinator.take_actions()), 2);
+    coordinator.phase_done(0, Phase::Run, None, 50_100);
+    coordinator.phase_done(1, Phase::Run, None, 50_100);
+    assert_eq!(ends(&coordinator.take_actions())[0].exit_code, 124);
+}
+
+#[test]
+fn nodes_that_serve_are_told_when_node_0_is_done_and_waited_for() {
+    let mut coordinator = started(Plan {
+        job_type: JobType::Mpi,
+        ..plan()
+    });
+    coordinator.take_actions();
+    coordinator.phase_done(0, Phase::Run, None, 10);
+    let actions = coordinator.take_actions();
+    assert_eq!(
+        actions,
+        [Action::Send {
+            node: 1,
+            message: FromCoordinator::Finish
+        }]
+    );
+    coordinator.phase_done(1, Phase::Run, None, 11);
+    let actions = coordinator.take_actions();
+    assert_eq!(ends(&actions)[0].state, AttemptState::Succeeded);
+}
+
+#[test]
+fn a_node_that_serves_and_does_not_end_is_lost() {
+    let mut coordinator = started(Plan {
+        job_type: JobType::Ray,
+        ..plan()
+    });
+    coordinator.phase_done(0, Phase::Run, None, 10);
+    coordinator.heard(1, 20_000);
+    coordinator.tick(20_010);
+    let actions = coordinator.take_actions();
+    assert_eq!(ends(&actions)[0].state, AttemptState::Failed);
+}
