@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use herd_core::exit::ProcessEnd;
 use herd_launch::{Child, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree};
+use herd_testing::{alive, eventually, pids, state};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than any test.
@@ -43,37 +44,14 @@ async fn output(spec: ProcessSpec) -> (ProcessEnd, String) {
     (end, fs::read_to_string(path).unwrap())
 }
 
-/// Waits for a condition, within the deadline.
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    let mut ticks = tokio::time::interval(Duration::from_millis(2));
-    while !condition() {
-        assert!(started.elapsed() < DEADLINE, "timed out: {what}");
-        ticks.tick().await;
-    }
-}
-
+/// The process id that a script wrote.
 fn number(path: &Path) -> Option<Pid> {
-    Pid::from_raw(
-        fs::read_to_string(path)
-            .ok()?
-            .strip_suffix('\n')?
-            .parse()
-            .ok()?,
-    )
+    pids(path).first().and_then(|&pid| Pid::from_raw(pid))
 }
 
-/// Neither running nor a zombie.
+/// Neither running nor stopped; a zombie is gone.
 fn is_gone(pid: Pid) -> bool {
-    match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
-        Ok(stat) => stat
-            .rsplit(')')
-            .next()
-            .unwrap()
-            .trim_start()
-            .starts_with('Z'),
-        Err(_) => true,
-    }
+    !alive(pid.as_raw_nonzero().get())
 }
 
 fn pid_of(child: &Child) -> Pid {
@@ -274,7 +252,7 @@ async fn row20_row22_stop_ends_the_process_and_its_children() {
     let path = directory.path().join("pid");
     let mut group =
         Group::spawn_all(vec![to_file(sh("sleep 600 & echo $!; wait"), &path)]).unwrap();
-    until("the child of the process runs", || number(&path).is_some()).await;
+    eventually("the child of the process runs", || number(&path).is_some());
     group.stop(Signal::TERM, LONG);
     let ends = ends(&mut group).await;
     assert_eq!(ends[0].1.end, ProcessEnd::Signaled(15));
@@ -292,7 +270,7 @@ async fn row21_one_that_ignores_term_is_killed_after_the_grace() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pid");
     let mut group = Group::spawn_all(vec![stubborn(&path)]).unwrap();
-    until("it ignores SIGTERM", || number(&path).is_some()).await;
+    eventually("it ignores SIGTERM", || number(&path).is_some());
     let asked = Instant::now();
     group.stop(Signal::TERM, Duration::from_millis(300));
     let ends = ends(&mut group).await;
@@ -309,7 +287,7 @@ async fn row27_d14_a_repeated_stop_kills_at_once() {
         .collect();
     let mut group = Group::spawn_all(paths.iter().map(|path| stubborn(path)).collect()).unwrap();
     for path in &paths {
-        until("it ignores SIGTERM", || number(path).is_some()).await;
+        eventually("it ignores SIGTERM", || number(path).is_some());
     }
     for _ in 0..3 {
         group.stop(Signal::TERM, LONG);
@@ -372,13 +350,9 @@ async fn a_stopped_process_is_ended_within_its_grace_by_term() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pid");
     let mut group = Group::spawn_all(vec![to_file(sh("echo $$; kill -STOP $$"), &path)]).unwrap();
-    until("it is stopped", || {
-        number(&path).is_some_and(|pid| {
-            fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
-                .is_ok_and(|stat| stat.contains(") T "))
-        })
-    })
-    .await;
+    eventually("it is stopped", || {
+        number(&path).is_some_and(|pid| state(pid.as_raw_nonzero().get()) == Some('T'))
+    });
     group.stop(Signal::TERM, LONG);
     let (_, info) = tokio::time::timeout(DEADLINE, group.next_exit())
         .await

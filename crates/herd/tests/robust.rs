@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use herd_testing::process::peak_memory_kib;
 use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
 
 /// Strangers that connect to the coordinator at once; more than may wait in the handshake.
@@ -173,14 +174,6 @@ fn i7_a_flood_without_newlines_is_complete_and_bounded() {
     }
     assert_eq!(count, FLOOD);
     assert!(peak < FLOOD_MEMORY_KIB, "the driver held {peak} KiB");
-}
-
-/// The most memory that a process has ever held.
-fn peak_memory_kib(pid: i32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.unwrap().split_whitespace().next().unwrap();
-    number.parse().unwrap()
 }
 
 #[test]
