@@ -389,7 +389,7 @@ impl Seen {
                 self.warnings
                     .push(format!("gave up waiting for {wait}: {detail}"));
             }
-            EventKind::Unknown => {}
+            EventKind::Paused | EventKind::Resumed | EventKind::Unknown => {}
         }
     }
 }

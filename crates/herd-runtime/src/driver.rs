@@ -25,7 +25,7 @@ use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
 use crate::merge::Merger;
-use crate::signals::Signals;
+use crate::signals::{Asked, Signals};
 
 /// After Release, executors may take this long before they are killed.
 const RELEASE_BOUND: Duration = Duration::from_secs(3);
@@ -239,14 +239,7 @@ impl Driver {
                     self.act();
                     self.flush_tasks();
                 }
-                signal = signals.next() => {
-                    let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
-                    let by = format!("signal {signal}");
-                    // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                    let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
-                    let now = self.clock.now_ms();
-                    self.coordinator.cancel(signal, grace_ms, code, &by, now);
-                }
+                asked = signals.asked() => self.asked(asked),
                 (node, how) = self.executors.next_exit() => {
                     self.coordinator.lost(node, &how, self.clock.now_ms());
                     self.executors.end_orphans();
@@ -258,6 +251,24 @@ impl Driver {
                     self.coordinator.tick(self.clock.now_ms());
                 }
             }
+        }
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        let now = self.clock.now_ms();
+        match asked {
+            Asked::End(signal) => {
+                let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
+                let by = format!("signal {signal}");
+                // Without a guard nobody ends what is left after us: two seconds remain (I5).
+                let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
+                self.coordinator.cancel(signal, grace_ms, code, &by, now);
+            }
+            Asked::Pause => {
+                self.coordinator.pause(now);
+                guard::stop_guard();
+            }
+            Asked::Resume => self.coordinator.resume(now),
         }
     }
 

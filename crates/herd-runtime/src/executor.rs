@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use herd_core::JobId;
+use herd_launch::pause::Pause;
 use herd_link::message::{Assign, FromCoordinator, Hello, Phase, ToCoordinator, VERSION};
 use herd_link::{Channel, Frame, Key, LinkError, Receiver, Sender};
 use thiserror::Error;
@@ -116,6 +117,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         assign: None,
         phase: None,
         tasks: Tasks::new(),
+        pause: None,
         reserved: Some(reserved),
         heard: Instant::now(),
     };
@@ -134,6 +136,8 @@ struct Executor {
     assign: Option<Assign>,
     phase: Option<PhaseRun>,
     tasks: Tasks,
+    /// What a pause of the job has stopped.
+    pause: Option<Pause>,
     reserved: Option<TcpListener>,
     heard: Instant,
 }
@@ -173,6 +177,7 @@ impl Executor {
                             if let Next::End = self.obey(message)? {
                                 return Ok(());
                             }
+                            self.stop_newcomers();
                         }
                         Ok(Some(Frame::Log(_) | Frame::Stdio(_))) => {}
                         // The coordinator is gone: nobody would hear of what follows.
@@ -224,7 +229,11 @@ impl Executor {
                     phase.stop(signal, grace);
                 }
                 self.tasks.stop(signal, grace);
+                // After the signal, so that it is the first thing they act on.
+                self.go_on();
             }
+            FromCoordinator::Pause => self.pause = Some(self.pause.take().unwrap_or_default()),
+            FromCoordinator::Resume => self.go_on(),
             FromCoordinator::RunTask { index } => {
                 if let Some(assign) = &self.assign {
                     self.tasks.start(assign, index);
@@ -240,6 +249,19 @@ impl Executor {
             FromCoordinator::Heartbeat | FromCoordinator::Done | FromCoordinator::Unknown => {}
         }
         Ok(Next::Continue)
+    }
+
+    /// Stops what runs in a pause: what ran when it began, and what was started since.
+    fn stop_newcomers(&mut self) {
+        if let Some(pause) = &mut self.pause {
+            pause.stop_below(rustix::process::getpid());
+        }
+    }
+
+    fn go_on(&mut self) {
+        if let Some(pause) = self.pause.take() {
+            pause.go_on(rustix::process::getpid());
+        }
     }
 
     async fn report(&mut self, event: PhaseEvent) -> Result<(), LinkError> {

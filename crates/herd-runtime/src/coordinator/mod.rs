@@ -3,6 +3,8 @@
 //! Pure: messages, lost connections, requests and time come in as values; what is to be done goes
 //! out as [`Action`]s. The driver does them.
 
+mod pause;
+
 use std::collections::BTreeMap;
 
 use herd_core::event::EventKind;
@@ -14,6 +16,7 @@ use herd_core::spec::{JobType, SetupOn};
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
 
+use self::pause::Paused;
 use crate::array::ArrayQueue;
 
 /// A node that says nothing for this long is lost.
@@ -85,6 +88,7 @@ pub struct Coordinator {
     finishing: bool,
     /// When the nodes must have ended; set with the first stop or with `finishing`.
     ending_by_ms: Option<u64>,
+    paused: Paused,
     results: BTreeMap<u32, RankResult>,
     /// Tasks of an array.
     array: Option<ArrayQueue>,
@@ -124,6 +128,7 @@ impl Coordinator {
             stop: None,
             finishing: false,
             ending_by_ms: None,
+            paused: Paused::default(),
             results: BTreeMap::new(),
             array,
             actions: vec![Action::Event(EventKind::Attempt {
@@ -179,6 +184,7 @@ impl Coordinator {
                 Phase::Run
             });
         }
+        self.pause_late(index);
         Ok(index)
     }
 
@@ -354,7 +360,7 @@ impl Coordinator {
         }
         if let Some(walltime) = self.plan.walltime.filter(|_| self.stop.is_none()) {
             let grace = self.plan.grace.ms.min(walltime.ms / 2);
-            if now_ms >= self.began_ms + walltime.ms - grace {
+            if self.paused.running_ms(self.began_ms, now_ms) >= walltime.ms - grace {
                 self.event(EventKind::CancelRequested {
                     by: "walltime".to_owned(),
                 });
@@ -468,6 +474,8 @@ impl Coordinator {
             return;
         }
         self.stop = Some(stop);
+        // To be ended, executors let go on what they had stopped.
+        self.paused.end(now_ms);
         self.start_tasks();
         self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
         self.send_all(&FromCoordinator::Cancel { signal, grace_ms });

@@ -2,6 +2,7 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     clippy::allow_attributes,
     reason = "each test binary uses its own part, some use all"
 )]
