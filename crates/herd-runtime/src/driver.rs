@@ -12,7 +12,9 @@ use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::AttemptEnd;
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, TaskWriter};
+use herd_jobdir::{
+    AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
+};
 use herd_link::message::{Assign, FromCoordinator, ToCoordinator};
 use herd_link::{Channel, Frame, Key, LinkError};
 use thiserror::Error;
@@ -25,6 +27,7 @@ use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
 use crate::merge::Merger;
+use crate::records::Records;
 use crate::signals::{Asked, Signals};
 
 /// After Release, executors may take this long before they are killed.
@@ -70,6 +73,8 @@ pub struct Attempt {
     pub task_slots: u32,
     /// Whether the only rank gets this process's standard input.
     pub pass_stdin: bool,
+    /// Tells the user of something that does not end the job.
+    pub warn: fn(&str),
 }
 
 /// One emulated or allocated node.
@@ -134,6 +139,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .dir
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
+    let reserve = attempt.dir.reserve();
     let launches = attempt.nodes.iter().map(|node| Launch {
         node: node.name.clone(),
         argv: executor_argv(&attempt, address, &node.name),
@@ -173,9 +179,10 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         pass_stdin: attempt.pass_stdin,
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
+        records: Records::new(attempt.warn),
         end: None,
     };
-    driver.drive(signals).await
+    driver.drive(signals, reserve).await
 }
 
 fn executor_argv(attempt: &Attempt, coordinator: SocketAddr, node: &str) -> Vec<OsString> {
@@ -213,11 +220,16 @@ struct Driver {
     pass_stdin: bool,
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
+    records: Records,
     end: Option<AttemptEnd>,
 }
 
 impl Driver {
-    async fn drive(&mut self, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
+    async fn drive(
+        &mut self,
+        signals: &mut Signals,
+        reserve: Reserve,
+    ) -> Result<AttemptEnd, DriverError> {
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -226,7 +238,12 @@ impl Driver {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
-                self.dir.write_end(&end, self.durability)?;
+                drop(reserve);
+                match self.dir.write_end(&end, self.durability) {
+                    // How the attempt ended is known here, and the caller gets it.
+                    Err(error @ JobDirError::DiskFull { .. }) => self.records.failed(&error),
+                    other => other?,
+                }
                 return Ok(end);
             }
             tokio::select! {
@@ -236,6 +253,9 @@ impl Driver {
                         self.handle(incoming);
                     }
                     self.merger.flush();
+                    if let Some(error) = self.merger.take_trouble() {
+                        self.records.failed(&error);
+                    }
                     self.act();
                     self.flush_tasks();
                 }
@@ -362,7 +382,8 @@ impl Driver {
     fn flush_tasks(&mut self) {
         if let Some(tasks) = &mut self.tasks {
             // What cannot be written now is kept and tried again.
-            drop(tasks.flush());
+            let flushed = tasks.flush();
+            self.records.note(flushed);
         }
     }
 
@@ -380,13 +401,15 @@ impl Driver {
                         time_ms: self.clock.now_ms(),
                         kind,
                     };
-                    drop(self.events.write(&event));
+                    let written = self.events.write(&event);
+                    self.records.note(written);
                 }
                 Action::Task(result) => {
                     self.merger
                         .merge_task(&self.tasks_dir, &result, self.clock.now_ms());
                     if let Some(tasks) = &mut self.tasks {
-                        drop(tasks.push(&result));
+                        let pushed = tasks.push(&result);
+                        self.records.note(pushed);
                     }
                 }
                 Action::Finish(end) => self.end = Some(*end),

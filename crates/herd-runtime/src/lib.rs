@@ -14,5 +14,6 @@ mod executors;
 pub mod guard;
 mod merge;
 mod phase;
+mod records;
 pub mod signals;
 mod tasks;

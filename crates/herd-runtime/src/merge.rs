@@ -7,6 +7,7 @@ use std::path::Path;
 
 use herd_core::plan::Plan;
 use herd_core::result::TaskResult;
+use herd_jobdir::JobDirError;
 use herd_jobdir::job::task_log_in;
 use herd_jobdir::runlog::{HERD, Piece, RunLogWriter, Stream};
 use herd_launch::lines::{Line, LineEnd, LineSplitter};
@@ -26,6 +27,8 @@ pub(crate) struct Merger {
     /// With exactly one rank in all there is nothing to tell apart: bytes pass as they come.
     prefixed: bool,
     streams: BTreeMap<(usize, u32, u8), LineSplitter>,
+    /// Why the merged log is incomplete from some point on; told once.
+    trouble: Option<JobDirError>,
     broken: bool,
 }
 
@@ -36,6 +39,7 @@ impl Merger {
             writer,
             prefixed,
             streams: BTreeMap::new(),
+            trouble: None,
             broken: false,
         }
     }
@@ -88,7 +92,23 @@ impl Merger {
     /// Makes what was merged visible to readers.
     pub(crate) fn flush(&mut self) {
         // A full disk must not end the job; the ranks' own files and their errors tell of it.
-        self.broken |= self.writer.flush().is_err();
+        if !self.broken {
+            let flushed = self.writer.flush();
+            self.note(flushed);
+        }
+    }
+
+    /// Why nothing more is merged, the first time it is asked.
+    pub(crate) fn take_trouble(&mut self) -> Option<JobDirError> {
+        self.trouble.take()
+    }
+
+    fn note(&mut self, outcome: Result<(), JobDirError>) {
+        if let Err(error) = outcome {
+            self.broken = true;
+            self.writer.discard();
+            self.trouble = Some(error);
+        }
     }
 
     fn write(
@@ -117,7 +137,8 @@ impl Merger {
             continuation: false,
             bytes,
         };
-        self.broken |= self.writer.append(&piece).is_err();
+        let appended = self.writer.append(&piece);
+        self.note(appended);
     }
 }
 

@@ -2,17 +2,20 @@
 //!
 //! It translates between the command line's types and the backend's; it decides nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use herd_backends::local::{self, DriveOptions};
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
+use herd_core::spec::SecretSource;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_runtime::guard;
@@ -49,6 +52,14 @@ pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedErr
     let yaml = crate::printer::yaml::render(&value);
     let submitted = local::submit(home, yaml.as_bytes(), plan, &input.secrets.into_values())
         .map_err(|error| ExpectedError::failed("take the job", error))?;
+    // The job's secrets file has them now: neither this process nor those that it starts keep them
+    // where `/proc` shows them (I12).
+    for source in input.spec.secrets.values() {
+        if let SecretSource::Env(variable) = source {
+            herd_launch::sys::forget_variable(OsStr::new(variable))
+                .map_err(|error| ExpectedError::failed("take a secret out of sight", error))?;
+        }
+    }
     Ok(submitted.id)
 }
 
@@ -83,14 +94,17 @@ pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedErro
 pub(crate) fn drive_foreground(
     home: &Home,
     id: JobId,
-    console: impl FnOnce() + Send + 'static,
+    console: impl FnOnce(&AtomicBool) + Send + 'static,
 ) -> Result<JobResult, ExpectedError> {
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&over);
     let console = std::thread::Builder::new()
         .name("console".to_owned())
-        .spawn(console)
+        .spawn(move || console(&seen))
         .map_err(|error| ExpectedError::failed("start showing the job's output", error))?;
     let result = drive(home, id, true);
-    // It ends by itself when the job has its result; without one there is nothing to wait for.
+    over.store(true, Ordering::Release);
+    // It ends by itself when the job has its result, or when it finds no more after the end.
     if result.is_ok() {
         drop(console.join());
     }
@@ -104,6 +118,8 @@ fn drive(home: &Home, id: JobId, pass_stdin: bool) -> Result<JobResult, Expected
     let options = DriveOptions {
         executor: executor_program()?,
         pass_stdin,
+        // A closed stderr is no reason to fail.
+        warn: |text| drop(writeln!(std::io::stderr(), "warning: {text}")),
     };
     runtime()?
         .block_on(local::drive(home, &dir, &options))

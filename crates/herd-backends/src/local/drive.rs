@@ -39,6 +39,8 @@ pub struct DriveOptions {
     pub executor: Vec<OsString>,
     /// Whether a job with one rank reads this process's standard input.
     pub pass_stdin: bool,
+    /// Tells the user of something that does not end the job.
+    pub warn: fn(&str),
 }
 
 /// Why a job could not be driven to its result.
@@ -130,7 +132,16 @@ pub async fn drive(
             return Err(error);
         }
     };
-    job.write_result(&result, DURABILITY)?;
+    match job.write_result(&result, DURABILITY) {
+        // The caller gets it; those who look later find no result and no driver.
+        Err(error @ JobDirError::DiskFull { .. }) => (options.warn)(&format!(
+            "{error}; job {} ended {} with exit code {}",
+            job.id().short(),
+            result.state,
+            result.exit_code
+        )),
+        other => other?,
+    }
     Ok(result)
 }
 
@@ -204,6 +215,7 @@ async fn attempts(
             executor: options.executor.clone(),
             key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
+            warn: options.warn,
             plan: plan.clone(),
         };
         let end = Box::pin(driver::run(attempt, signals))

@@ -245,7 +245,8 @@ fn a_node_that_serves_and_does_not_end_is_lost() {
 }
 
 fn sent(actions: &[Action], wanted: &FromCoordinator) -> usize {
-    let sent = |action: &&Action| matches!(action, Action::Send { message, .. } if message == wanted);
+    let sent =
+        |action: &&Action| matches!(action, Action::Send { message, .. } if message == wanted);
     actions.iter().filter(sent).count()
 }
 

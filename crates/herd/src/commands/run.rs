@@ -1,6 +1,7 @@
 //! `herd run`: run a job in the foreground and end with its exit code.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use herd_core::result::JobResult;
 use herd_runtime::guard;
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
     // From here on there are two processes, and both come back with the code: the child, which
     // has run the job and reported, and the guard, which has nothing to say.
     Ok(guard::run(|| {
-        let shown = move || console::show(&log, shaper);
+        let shown = move |over: &AtomicBool| console::show(&log, shaper, over);
         match backend_local::drive_foreground(&home, id, shown) {
             Ok(result) => match jobs::open(&home, &id.to_string()) {
                 Ok(job) => report(&job, &result, printer),

@@ -9,6 +9,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -66,6 +67,25 @@ impl Herd {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
         path
+    }
+
+    /// The directory of the home's only job.
+    pub(crate) fn job_dir(&self) -> PathBuf {
+        let mut jobs = fs::read_dir(self.path("home/jobs")).unwrap();
+        jobs.next().unwrap().unwrap().path()
+    }
+
+    /// The events of the first attempt of the home's only job.
+    pub(crate) fn events(&self) -> String {
+        fs::read_to_string(self.job_dir().join("attempts/1/events.jsonl")).unwrap_or_default()
+    }
+
+    /// The address on which the coordinator of the home's only job listens.
+    pub(crate) fn coordinator(&self) -> SocketAddr {
+        let path = self.job_dir().join("attempts/1/driver.json");
+        let text = fs::read_to_string(path).unwrap();
+        let (_, rest) = text.split_once("\"address\":\"").unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

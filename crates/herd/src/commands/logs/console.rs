@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use herd_jobdir::runlog::{Filter, Follow, Followed, Stream};
@@ -11,13 +12,16 @@ use super::shape::Shaper;
 /// Longest wait for more before the job's result is looked for.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// Shows a job's output until the job has its result and everything was shown. A reader of
+/// Shows a job's output until the job has its result and everything was shown, or until it is
+/// `over` without one (a full disk) and there is no more. A reader of
 /// standard output that leaves does not stop the job: one warning, and the log has it all.
-pub(crate) fn show(job_dir: &Path, mut shaper: Shaper) {
+pub(crate) fn show(job_dir: &Path, mut shaper: Shaper, over: &AtomicBool) {
     let mut follow = Follow::new(job_dir, Filter::default());
     let mut text = Vec::new();
     let mut closed = false;
     loop {
+        // Before the look: what was written by then is certainly found.
+        let was_over = over.load(Ordering::Acquire);
         match follow.next(IDLE) {
             Ok(Followed::Entry(entry)) => {
                 text.clear();
@@ -33,6 +37,7 @@ pub(crate) fn show(job_dir: &Path, mut shaper: Shaper) {
                     }
                 }
             }
+            Ok(Followed::Idle) if was_over => return,
             Ok(Followed::Idle) => {}
             Ok(Followed::Ended) => return,
             Err(error) => {
