@@ -15,5 +15,7 @@ pub mod guard;
 mod merge;
 mod phase;
 mod records;
+pub mod rsh;
+pub mod session;
 pub mod signals;
 mod tasks;
