@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::LinkError;
+use crate::resume::{Resume, Token};
 
 /// The most bytes of a frame's kind and body together.
 pub const MAX_FRAME: usize = 8 * 1024 * 1024;
@@ -16,6 +17,8 @@ const KIND_CLOSE: u8 = 0;
 const KIND_CONTROL: u8 = 1;
 const KIND_LOG: u8 = 2;
 const KIND_STDIO: u8 = 3;
+const KIND_RESUME: u8 = 4;
+const KIND_RECEIVED: u8 = 5;
 
 /// The close frame with its length.
 pub(crate) const CLOSE: [u8; 5] = [0, 0, 0, 1, KIND_CLOSE];
@@ -29,6 +32,11 @@ pub enum Frame {
     Log(LogFrame),
     /// A piece of an interactive session's input or output.
     Stdio(StdioFrame),
+    /// The first frame of each connection of a conversation that outlives its connections, and the
+    /// answer to it ([`crate::resume`]).
+    Resume(Resume),
+    /// How many frames of the conversation have been received so far.
+    Received(u64),
 }
 
 /// A piece of a log at a known place, so that it can arrive twice or be asked for again.
@@ -74,6 +82,8 @@ impl Frame {
             Self::Control(_) => "control",
             Self::Log(_) => "log",
             Self::Stdio(_) => "stdio",
+            Self::Resume(_) => "resume",
+            Self::Received(_) => "received",
         }
     }
 
@@ -99,6 +109,16 @@ impl Frame {
                 head.push(&[stdio.stream]);
                 &stdio.bytes
             }
+            Self::Resume(resume) => {
+                head.push(&[KIND_RESUME]);
+                head.push(&resume.received.to_be_bytes());
+                &resume.token.0[..]
+            }
+            Self::Received(count) => {
+                head.push(&[KIND_RECEIVED]);
+                head.push(&count.to_be_bytes());
+                &[]
+            }
         };
         head.finish(payload.len())?;
         Ok((head, payload))
@@ -112,6 +132,8 @@ impl fmt::Debug for Frame {
             Self::Control(json) => write!(formatter, "Control({} bytes)", json.len()),
             Self::Log(log) => log.fmt(formatter),
             Self::Stdio(stdio) => stdio.fmt(formatter),
+            Self::Resume(resume) => write!(formatter, "Resume(received {})", resume.received),
+            Self::Received(count) => write!(formatter, "Received({count})"),
         }
     }
 }
@@ -218,6 +240,13 @@ pub(crate) fn decode(stream: &[u8]) -> Result<Decoded, LinkError> {
         KIND_CONTROL => Frame::Control(body.to_vec()),
         KIND_LOG => Frame::Log(decode_log(body).ok_or_else(|| malformed("log"))?),
         KIND_STDIO => Frame::Stdio(decode_stdio(body).ok_or_else(|| malformed("stdio"))?),
+        KIND_RESUME => Frame::Resume(decode_resume(body).ok_or_else(|| malformed("resume"))?),
+        KIND_RECEIVED => {
+            let count = body.first_chunk().filter(|_| body.len() == 8);
+            Frame::Received(u64::from_be_bytes(
+                *count.ok_or_else(|| malformed("received"))?,
+            ))
+        }
         _ => return Ok(Decoded::Unknown(LENGTH_BYTES + length)),
     };
     Ok(Decoded::Frame(frame, LENGTH_BYTES + length))
@@ -252,6 +281,14 @@ fn decode_stdio(body: &[u8]) -> Option<StdioFrame> {
     })
 }
 
+fn decode_resume(body: &[u8]) -> Option<Resume> {
+    let (received, token) = body.split_first_chunk()?;
+    Some(Resume {
+        token: Token(token.try_into().ok()?),
+        received: u64::from_be_bytes(*received),
+    })
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -283,6 +320,11 @@ pub(crate) mod tests {
             log(Some(u32::MAX), b"x"),
             stdio(b"typed"),
             stdio(b""),
+            Frame::Resume(Resume {
+                token: Token([7; 16]),
+                received: 1 << 33,
+            }),
+            Frame::Received(u64::MAX),
         ]
     }
 

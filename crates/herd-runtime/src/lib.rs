@@ -19,3 +19,4 @@ pub mod rsh;
 pub mod session;
 pub mod signals;
 mod tasks;
+mod uplink;

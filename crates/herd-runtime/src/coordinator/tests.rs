@@ -79,7 +79,11 @@ fn ended(rank: u32, code: u8, stopped: bool) -> RankResult {
 fn ends(actions: &[Action]) -> Vec<&AttemptEnd> {
     let ends = actions.iter().filter_map(|action| match action {
         Action::Finish(end) => Some(&**end),
-        Action::Assign { .. } | Action::Send { .. } | Action::Task(_) | Action::Event(_) => None,
+        Action::Assign { .. }
+        | Action::Send { .. }
+        | Action::Task(_)
+        | Action::Event(_)
+        | Action::GiveUp { .. } => None,
     });
     ends.collect()
 }
@@ -311,4 +315,64 @@ fn a_node_that_comes_during_a_pause_is_paused() {
         matches!(last, Action::Send { node: 1, message } if *message == FromCoordinator::Pause),
         "it is paused after it was told to start: {actions:?}"
     );
+}
+
+#[test]
+fn a_node_whose_connection_broke_may_come_back_in_time() {
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.broken(0, "its connection broke: cut");
+    coordinator.heard(1, SILENCE_MS);
+    coordinator.tick(SILENCE_MS);
+    assert!(coordinator.take_actions().is_empty());
+    coordinator.heard(0, SILENCE_MS + 1);
+    coordinator.tick(SILENCE_MS + 2);
+    assert!(coordinator.take_actions().is_empty());
+}
+
+#[test]
+fn a_node_whose_connection_broke_and_that_does_not_come_back_is_lost() {
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.broken(0, "its connection broke: cut");
+    coordinator.heard(1, SILENCE_MS);
+    coordinator.tick(SILENCE_MS + 3);
+    let actions = coordinator.take_actions();
+    assert!(actions.contains(&Action::GiveUp { node: 0 }));
+    coordinator.phase_done(1, Phase::Run, None, SILENCE_MS + 4);
+    let actions = coordinator.take_actions();
+    let end = ends(&actions)[0];
+    let Some(Failure::NodeLost { node, detail }) = &end.failure else {
+        panic!("{end:?}");
+    };
+    assert_eq!(node, "a");
+    assert_eq!(
+        detail,
+        "its connection broke: cut, and it did not come back within 15 s"
+    );
+}
+
+#[test]
+fn releases_next_to_this_one_are_understood_and_others_refused_with_a_sentence() {
+    for (version, understood) in [
+        (VERSION - 1, true),
+        (VERSION, true),
+        (VERSION + 1, true),
+        (VERSION + 2, false),
+    ] {
+        let names = vec!["a".to_owned()];
+        let mut coordinator = Coordinator::new(plan(), names, GANG_MS, 2, 0);
+        let other = Hello {
+            version,
+            ..hello("a")
+        };
+        let answer = coordinator.hello(other, 1);
+        assert_eq!(answer.is_ok(), understood, "version {version}");
+        if let Err(reason) = answer {
+            assert!(reason.contains("install herd"), "{reason}");
+            // The job ends with that reason rather than with a time-out.
+            let actions = coordinator.take_actions();
+            assert_eq!(ends(&actions)[0].exit_code, 125);
+        }
+    }
 }

@@ -16,14 +16,14 @@ use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{
     AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
 };
-use herd_link::message::{Assign, FromCoordinator, ToCoordinator};
+use herd_link::message::{Assign, FromCoordinator, ToCoordinator, VERSION};
 use herd_link::{Channel, Frame, Key, LinkError};
 use thiserror::Error;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections, Incoming};
-use crate::coordinator::{Action, Coordinator};
+use crate::coordinator::{Action, Coordinator, other_version};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
@@ -330,7 +330,10 @@ impl Driver {
                 self.clients.insert(id, now);
                 self.session_input(id, frame);
             }
-            (Incoming::Frame(Frame::Log(_) | Frame::Stdio(_)), _) => {}
+            (Incoming::Frame(_), _) => {}
+            (Incoming::Broken(how), Some(Peer::Node(node))) => self.coordinator.broken(node, &how),
+            // Nobody who has not said who he is may come back.
+            (Incoming::Broken(_), _) => self.connections.close(id),
             (Incoming::Ended(how), Some(Peer::Node(node))) => {
                 self.peers.remove(&id);
                 self.node_connections.remove(&node);
@@ -356,6 +359,11 @@ impl Driver {
                     .connections
                     .send(id, &FromCoordinator::Refused { reason }),
             },
+            ToCoordinator::Client { version } if version.abs_diff(VERSION) > 1 => {
+                let reason = other_version(version);
+                self.connections
+                    .send(id, &FromCoordinator::Refused { reason });
+            }
             ToCoordinator::Client { .. } => {
                 self.peers.insert(id, Peer::Client);
                 self.clients.insert(id, now);
@@ -405,6 +413,11 @@ impl Driver {
                     self.send(node, &FromCoordinator::Assign(Box::new(assign)));
                 }
                 Action::Send { node, message } => self.send(node, &message),
+                Action::GiveUp { node } => {
+                    if let Some(id) = self.node_connections.remove(&node) {
+                        self.connections.close(id);
+                    }
+                }
                 // A full disk must not end the job: the ranks' own records matter more.
                 Action::Event(kind) => {
                     let event = Event {
