@@ -12,7 +12,9 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::environment::Meeting;
-use crate::phase::{PhaseEvent, PhaseRun, end_leftovers};
+use crate::mpi;
+use crate::phase::{PhaseEvent, end_leftovers};
+use crate::running::Running;
 use crate::session::node::{FromSession, Sessions};
 use crate::tasks::Tasks;
 use crate::uplink::{Coordinates, Uplink};
@@ -120,6 +122,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         pause: None,
         sessions: Sessions::new(),
         reserved: Some(reserved),
+        own_name: false,
     };
     let outcome = executor.serve(coordinator).await;
     if let Some(mut phase) = executor.phase.take() {
@@ -135,12 +138,14 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
 struct Executor {
     uplink: Uplink,
     assign: Option<Assign>,
-    phase: Option<PhaseRun>,
+    phase: Option<Running>,
     tasks: Tasks,
     /// What a pause of the job has stopped.
     pause: Option<Pause>,
     sessions: Sessions,
     reserved: Option<TcpListener>,
+    /// Whether this node has a host name of its own among emulated ones.
+    own_name: bool,
 }
 
 /// Whether the executor goes on.
@@ -205,7 +210,11 @@ impl Executor {
 
     fn obey(&mut self, message: FromCoordinator) -> Result<Next, ExecutorError> {
         match message {
-            FromCoordinator::Assign(assign) => self.assign = Some(*assign),
+            FromCoordinator::Assign(assign) if self.is_older(&assign) => {}
+            FromCoordinator::Assign(assign) => {
+                self.own_name = mpi::place::name_node(&assign);
+                self.assign = Some(*assign);
+            }
             FromCoordinator::Start {
                 phase,
                 meeting_address,
@@ -219,7 +228,7 @@ impl Executor {
                         address: meeting_address,
                         port: meeting_port,
                     };
-                    self.phase = Some(PhaseRun::start(assign, phase, &meeting));
+                    self.phase = Some(Running::start(assign, phase, &meeting, self.own_name));
                 }
             }
             FromCoordinator::Cancel { signal, grace_ms } => {
@@ -255,6 +264,12 @@ impl Executor {
         Ok(Next::Continue)
     }
 
+    /// Whether the plan was replaced by a newer one already: nobody obeys it (I4).
+    fn is_older(&self, assign: &Assign) -> bool {
+        let present = self.assign.as_ref();
+        present.is_some_and(|present| assign.plan.generation < present.plan.generation)
+    }
+
     /// Stops what runs in a pause: what ran when it began, and what was started since.
     fn stop_newcomers(&mut self) {
         if let Some(pause) = &mut self.pause {
@@ -270,6 +285,7 @@ impl Executor {
 
     async fn report(&mut self, event: PhaseEvent) {
         let message = match event {
+            PhaseEvent::Idle => return,
             PhaseEvent::Log(frame) => return self.uplink.send(Frame::Log(frame)).await,
             PhaseEvent::Started { rank, pid } => ToCoordinator::RankStarted { rank, pid },
             PhaseEvent::Ended(result) => ToCoordinator::RankEnded(result),
@@ -283,7 +299,7 @@ impl Executor {
 }
 
 /// The phase's next event; for ever pending while none runs.
-async fn next_event(phase: &mut Option<PhaseRun>) -> PhaseEvent {
+async fn next_event(phase: &mut Option<Running>) -> PhaseEvent {
     match phase {
         Some(phase) => phase.next().await,
         None => std::future::pending().await,
