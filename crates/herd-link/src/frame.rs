@@ -87,6 +87,30 @@ impl Frame {
         }
     }
 
+    /// All whole frames at the beginning of a piece of plaintext, and the rest. Frames of kinds
+    /// unknown here are skipped; a close frame ends it. [`crate::Receiver`] is what reads a link;
+    /// this is for who has plaintext already.
+    pub fn read_all(mut plaintext: &[u8]) -> Result<(Vec<Self>, &[u8]), LinkError> {
+        let mut frames = Vec::new();
+        loop {
+            let used = match decode(plaintext)? {
+                Decoded::Frame(frame, used) => {
+                    frames.push(frame);
+                    used
+                }
+                Decoded::Unknown(used) => used,
+                Decoded::Incomplete | Decoded::Close => return Ok((frames, plaintext)),
+            };
+            plaintext = plaintext.get(used..).unwrap_or_default();
+        }
+    }
+
+    /// The frame as it stands in the plaintext. One over [`MAX_FRAME`] is refused.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, LinkError> {
+        let (head, payload) = self.encode()?;
+        Ok([head.as_bytes(), payload].concat())
+    }
+
     /// The bytes before the payload (length, kind, fields), and the payload.
     pub(crate) fn encode(&self) -> Result<(Head, &[u8]), LinkError> {
         let mut head = Head::default();
