@@ -200,7 +200,7 @@ mod tests {
                         }
                     }
                     // A break loses what is on the way, both ways; then both begin again.
-                    _ if random() % 8 == 0 => {
+                    _ if random().is_multiple_of(8) => {
                         acknowledgements.clear();
                         outbox.acknowledge(inbox.received()).unwrap();
                         on_the_way = outbox.unacknowledged().cloned().collect();

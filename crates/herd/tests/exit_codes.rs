@@ -1,8 +1,6 @@
 //! I8, one test for each exit code: faults before the start, the ranks' own ends, limits, requests,
 //! and what is lost.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-
 mod live;
 
 use std::fs;

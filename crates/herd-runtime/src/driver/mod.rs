@@ -250,7 +250,7 @@ impl Driver {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
-                drop(reserve);
+                reserve.release();
                 match self.dir.write_end(&end, self.durability) {
                     // How the attempt ended is known here, and the caller gets it.
                     Err(error @ JobDirError::DiskFull { .. }) => self.records.failed(&error),
@@ -417,6 +417,8 @@ impl Driver {
                     if let Some(id) = self.node_connections.remove(&node) {
                         self.connections.close(id);
                     }
+                    // One whose connection broke before has no end to be told of.
+                    self.sessions_lost(node, "it was given up");
                 }
                 // A full disk must not end the job: the ranks' own records matter more.
                 Action::Event(kind) => {
