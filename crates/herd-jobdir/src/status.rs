@@ -9,6 +9,7 @@ use herd_core::JobId;
 use herd_core::event::{Event, EventKind};
 use herd_core::exit::{self, ProcessEnd};
 use herd_core::result::{AttemptEnd, Failure, JobResult, RankResult, TaskCounts, TaskResult};
+use herd_core::sentence;
 use herd_core::state::{AttemptState, JobState};
 use serde::{Deserialize, Serialize};
 
@@ -208,45 +209,6 @@ pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDi
     job.read_result()
 }
 
-/// One sentence about a failure.
-pub fn describe(failure: &Failure) -> String {
-    match failure {
-        Failure::SetupFailed {
-            node,
-            end,
-            start_error,
-            ..
-        } => match start_error {
-            Some(error) => format!("setup could not start on node {node}: {error}"),
-            None => format!("setup failed on node {node}: {}", describe_end(*end)),
-        },
-        Failure::RankFailed(rank) => match (&rank.start_error, &rank.error) {
-            (Some(error), _) => format!("rank {} could not start: {error}", rank.rank),
-            (None, Some(error)) => {
-                format!(
-                    "rank {}: {}: {}",
-                    rank.rank,
-                    describe_end(rank.end),
-                    error.message
-                )
-            }
-            (None, None) => format!("rank {}: {}", rank.rank, describe_end(rank.end)),
-        },
-        Failure::NodeLost { node, detail } => format!("node {node} was lost: {detail}"),
-        Failure::DriverLost { detail } => format!("the driver was lost: {detail}"),
-        Failure::OutOfMemory(rank) => format!("rank {} ran out of memory", rank.rank),
-        Failure::TimeLimit { seconds } => format!("the time limit of {seconds} s passed"),
-    }
-}
-
-/// `exit code 3` or `signal 9`.
-pub fn describe_end(end: ProcessEnd) -> String {
-    match end {
-        ProcessEnd::Exited(code) => format!("exit code {code}"),
-        ProcessEnd::Signaled(signal) => format!("signal {signal}"),
-    }
-}
-
 #[derive(Default)]
 struct Facts {
     result: Option<JobResult>,
@@ -267,7 +229,7 @@ impl Facts {
                     .rejection
                     .as_ref()
                     .map(|rejection| rejection.detail.clone())
-                    .or_else(|| result.failure.as_ref().map(describe)),
+                    .or_else(|| self.reason(result.failure.as_ref())),
                 attempt: self.attempt.max(result.attempts),
                 started_ms,
                 ended_ms: Some(result.ended_ms),
@@ -287,6 +249,15 @@ impl Facts {
         }
     }
 
+    /// Why it failed, in a sentence with the names of nodes where they are known.
+    fn reason(&self, failure: Option<&Failure>) -> Option<String> {
+        let name = |index: u32| match self.seen.nodes.get(&index) {
+            Some(node) => node.name.clone(),
+            None => format!("node{index}"),
+        };
+        failure.map(|failure| sentence::failure(failure, &name))
+    }
+
     fn unsettled(&self) -> (String, Option<String>) {
         let dead = self.liveness == Some(Liveness::Dead);
         if let Some(end) = &self.end {
@@ -294,7 +265,7 @@ impl Facts {
             if let (Some((JobState::Queued, why)), false) = (&self.seen.job, dead) {
                 return (JobState::Queued.to_string(), why.clone());
             }
-            return (end.state.to_string(), end.failure.as_ref().map(describe));
+            return (end.state.to_string(), self.reason(end.failure.as_ref()));
         }
         if dead {
             let process = self.process.as_ref();

@@ -2,8 +2,8 @@
 //!
 //! Pure functions over results; they read no file and write nothing.
 
-use herd_core::exit::ProcessEnd;
 use herd_core::result::{AttemptEnd, Failure, JobResult, RankResult};
+use herd_core::sentence;
 
 use crate::error::count;
 use crate::printer::table::state_color;
@@ -96,61 +96,7 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
 
 /// One sentence that says why an attempt failed.
 pub(crate) fn failure_sentence(failure: &Failure, context: &Context) -> String {
-    match failure {
-        Failure::SetupFailed {
-            node,
-            end,
-            start_error,
-            ..
-        } => match start_error {
-            Some(error) => format!("setup could not start on {}: {error}", context.node(*node)),
-            None => format!(
-                "setup failed on {}: {}",
-                context.node(*node),
-                end_text(*end)
-            ),
-        },
-        Failure::RankFailed(rank) => match &rank.start_error {
-            Some(error) => {
-                format!(
-                    "rank {} could not start on {}: {error}",
-                    rank.rank,
-                    context.node(rank.node)
-                )
-            }
-            None => format!(
-                "rank {} failed first, on {}: {}",
-                rank.rank,
-                context.node(rank.node),
-                end_text(rank.end)
-            ),
-        },
-        Failure::OutOfMemory(rank) => format!(
-            "rank {} on {} was ended for want of memory (it had reached {} MiB)",
-            rank.rank,
-            context.node(rank.node),
-            rank.peak_kib / 1024
-        ),
-        Failure::NodeLost { node, detail } => format!("node {node} was lost: {detail}"),
-        Failure::DriverLost { detail } => format!("the driver was lost: {detail}"),
-        Failure::TimeLimit { seconds } => {
-            format!(
-                "the time limit of {} passed",
-                text::span(seconds.saturating_mul(1000))
-            )
-        }
-    }
-}
-
-/// How a process ended, for people.
-pub(crate) fn end_text(end: ProcessEnd) -> String {
-    match end {
-        ProcessEnd::Exited(code) => format!("exit code {code}"),
-        ProcessEnd::Signaled(number) => match text::signal_name(number) {
-            Some(name) => format!("signal {number} ({name})"),
-            None => format!("signal {number}"),
-        },
-    }
+    sentence::failure(failure, &|index| context.node(index))
 }
 
 fn first_rank(failure: &Failure) -> Option<&RankResult> {
@@ -164,7 +110,8 @@ fn first_rank(failure: &Failure) -> Option<&RankResult> {
 }
 
 fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) {
-    let title = clean(&failure_sentence(failure, context));
+    let title = sentence::failure_title(failure, &|index| context.node(index));
+    let title = clean(&title);
     match failure {
         // What never ran wrote nothing: the sentence says all there is.
         Failure::RankFailed(rank) if rank.start_error.is_some() => {
@@ -274,13 +221,11 @@ fn other_ranks(
         .filter(|rank| !rank.end.is_success() || rank.start_error.is_some())
         .collect();
     for rank in others.iter().take(MAX_OTHERS) {
-        let what = match (&rank.start_error, &rank.error) {
+        let end = sentence::process_end(rank.end);
+        let what = match (&rank.start_error, sentence::message(rank)) {
             (Some(error), _) => format!("could not start: {error}"),
-            (None, Some(error)) => {
-                let message = error.message.lines().next().unwrap_or_default();
-                format!("{}: {message}", end_text(rank.end))
-            }
-            (None, None) => end_text(rank.end),
+            (None, Some(message)) => format!("{end}: {message}"),
+            (None, None) => end,
         };
         let line = format!(
             "rank {} on {} failed too: {what}",
@@ -352,6 +297,7 @@ pub(crate) fn clean(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use herd_core::exit::ProcessEnd;
     use herd_core::result::{RankError, Rejection, TaskCounts};
     use herd_core::state::{AttemptState, JobState, RejectionKind};
 
@@ -525,36 +471,6 @@ mod tests {
         let text = after_run(&result, Some(&end), &context());
         assert!(text.lines().count() < 30);
         assert!(text.contains("983 further ranks failed too"), "{text}");
-    }
-
-    #[test]
-    fn each_reason_has_its_sentence() {
-        let context = context();
-        let cases = [
-            (
-                Failure::SetupFailed {
-                    node: 1,
-                    end: ProcessEnd::Exited(4),
-                    last_lines: vec![],
-                    start_error: None,
-                },
-                "setup failed on node1: exit code 4",
-            ),
-            (
-                Failure::NodeLost {
-                    node: "n7".into(),
-                    detail: "silent for 15 s".into(),
-                },
-                "node n7 was lost: silent for 15 s",
-            ),
-            (
-                Failure::TimeLimit { seconds: 7200 },
-                "the time limit of 2h00m passed",
-            ),
-        ];
-        for (failure, sentence) in cases {
-            assert_eq!(failure_sentence(&failure, &context), sentence);
-        }
     }
 
     #[test]

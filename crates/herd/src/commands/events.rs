@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use herd_core::event::{Event, EventKind};
+use herd_core::sentence;
 use serde::Serialize;
 
 use super::Outcome;
@@ -127,7 +128,7 @@ fn describe(kind: &EventKind, context: &Context) -> (&'static str, String) {
             stopped,
         } => {
             let by = if *stopped { ", stopped by herd" } else { "" };
-            let end = report::end_text(*end);
+            let end = sentence::process_end(*end);
             (
                 "rank-ended",
                 format!("rank {rank} on {}: {end}{by}", node_name(node)),
