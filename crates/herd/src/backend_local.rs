@@ -44,10 +44,8 @@ pub(crate) fn facts() -> BackendFacts {
 pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
     let after = jobs::resolve_after(home, &input.spec.after)?;
     let plan = input.plan(JobId::generate(), after)?;
-    let value = serde_json::to_value(&input.spec)
-        .map_err(|error| ExpectedError::failed("write the job file", error))?;
-    let yaml = crate::printer::yaml::render(&value);
-    let submitted = local::submit(home, yaml.as_bytes(), plan, &input.secrets.into_values())
+    let yaml = input.job_yaml();
+    let submitted = local::submit(home, &yaml, plan, &input.secrets.into_values())
         .map_err(|error| ExpectedError::failed("take the job", error))?;
     Ok(submitted.id)
 }

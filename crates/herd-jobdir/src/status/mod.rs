@@ -20,7 +20,7 @@ use crate::driver::{DriverInfo, Liveness};
 use crate::error::JobDirError;
 use crate::job::JobDir;
 use facts::Facts;
-pub use lost::finish_lost;
+pub use lost::{finish_lost, is_over};
 
 /// The state shown for an attempt whose driver died without a word.
 pub const DRIVER_LOST: &str = "DRIVER LOST";

@@ -7,6 +7,7 @@ pub(crate) mod env_file;
 pub(crate) mod flags;
 pub(crate) mod secrets;
 pub(crate) mod source;
+pub(crate) mod written;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -41,6 +42,8 @@ pub(crate) struct JobInput {
     pub(crate) secrets: Secrets,
     /// The backend that runs it.
     pub(crate) backend: String,
+    /// The job file's content as the user wrote it; absent for a command.
+    pub(crate) original: Option<Vec<u8>>,
     /// Name of the job file, for jobs whose command has no name.
     pub(crate) file_name: Option<String>,
     /// Values of the variables that the job passes on.
@@ -79,6 +82,7 @@ pub(crate) fn read_in(
     let mut spec = JobSpec::default();
     let mut base = around.cwd.clone();
     let mut file_name = None;
+    let mut original = None;
     let mut readable = true;
     match (&args.file, args.command.is_empty()) {
         (Some(path), _) => match source::read(path, around) {
@@ -87,6 +91,7 @@ pub(crate) fn read_in(
                 warnings = read.warnings;
                 base = read.base;
                 file_name = read.file_name;
+                original = Some(read.bytes);
             }
             Err(source::Refused::Unreadable(fault)) => {
                 readable = false;
@@ -130,6 +135,7 @@ pub(crate) fn read_in(
         spec,
         secrets,
         backend: chosen,
+        original,
         file_name,
         env,
         notes,
@@ -161,6 +167,15 @@ impl JobInput {
             ..self.submission(job)
         });
         planned.map_err(|faults| ExpectedError::Faults { file: None, faults })
+    }
+
+    /// What is kept as `job.yaml`: the user's file as it was, or a command in the same form. What
+    /// the flags changed is in the plan.
+    pub(crate) fn job_yaml(&self) -> Vec<u8> {
+        match &self.original {
+            Some(bytes) => bytes.clone(),
+            None => written::job_file(&self.spec),
+        }
     }
 
     /// What to know about a job that is accepted.

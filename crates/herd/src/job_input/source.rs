@@ -19,6 +19,8 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(crate) struct JobFile {
     /// The job.
     pub(crate) spec: JobSpec,
+    /// The file's content, byte for byte.
+    pub(crate) bytes: Vec<u8>,
     /// What could not be carried over without changing the result.
     pub(crate) warnings: Vec<String>,
     /// Where the file's relative paths start.
@@ -61,6 +63,7 @@ pub(crate) fn read(path: &Path, around: &mut Surroundings<'_>) -> Result<JobFile
         parse(&bytes, &name).map_err(|found| Refused::Faulty(Box::new(found)))?;
     Ok(JobFile {
         spec,
+        bytes,
         warnings,
         base,
         file_name,
