@@ -56,6 +56,21 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     env
 }
 
+/// Variables of setup on one node.
+pub fn of_setup(assign: &Assign) -> BTreeMap<String, String> {
+    let mut env = of_node(assign);
+    // In setup, SkyPilot calls the node's index and the addresses by other names.
+    for (name, same) in [
+        ("SKYPILOT_SETUP_NODE_RANK", "SKYPILOT_NODE_RANK"),
+        ("SKYPILOT_SETUP_NODE_IPS", "SKYPILOT_NODE_IPS"),
+    ] {
+        if let Some(value) = env.get(same).cloned() {
+            env.insert(name.to_owned(), value);
+        }
+    }
+    env
+}
+
 /// Variables of one rank.
 pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<String, String> {
     let plan = &assign.plan;

@@ -225,7 +225,7 @@ impl PhaseRun {
             .join("nodes")
             .join(name)
             .join("setup.log");
-        let env = environment::of_node(assign);
+        let env = environment::of_setup(assign);
         let spec = ProcessSpec {
             argv: command::argv(&setup.run, assign.plan.login_shell),
             env: complete(assign, env),

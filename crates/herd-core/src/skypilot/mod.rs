@@ -43,6 +43,29 @@ impl fmt::Display for Note {
     }
 }
 
+/// A SkyPilot task that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The job.
+    pub spec: JobSpec,
+    /// What was not carried over and changes no result.
+    pub notes: Vec<Note>,
+    /// Local paths that the job expects at another place; whether they are there is for those to
+    /// find out who may look at files.
+    pub mounts: Vec<Mount>,
+}
+
+/// A local path of `file_mounts`, and where the job looks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it stands in the task file.
+    pub position: Position,
+    /// Where the job looks: absolute, below `~`, or relative to the working directory.
+    pub target: String,
+    /// The file or directory: absolute, below `~`, or relative to the caller's directory.
+    pub source: String,
+}
+
 /// Whether the tree is a SkyPilot task rather than a job file with a slip.
 pub fn looks_like_skypilot(root: &Node) -> bool {
     const TASK_ONLY: &[&str] = &["num_nodes", "envs", "file_mounts", "service"];
@@ -69,16 +92,31 @@ pub fn looks_like_skypilot(root: &Node) -> bool {
         return false;
     }
     let resources = root.get("resources");
+    // `4+`: at least so many, which no job file says.
+    let at_least = |key: &str| {
+        let value = resources
+            .and_then(|node| node.get(key))
+            .and_then(Node::scalar);
+        value.is_some_and(|scalar| scalar.text.trim_end().ends_with('+'))
+    };
     entries
         .iter()
         .any(|entry| TASK_ONLY.contains(&entry.key.as_str()))
         || resources.is_some_and(|node| RESOURCES_ONLY.iter().any(|key| node.get(key).is_some()))
+        || at_least("cpus")
+        || at_least("memory")
 }
 
 /// Reads a SkyPilot task file. `file_name` stands in the messages.
-pub fn convert(bytes: &[u8], file_name: &str) -> Result<(JobSpec, Vec<Note>), Diagnostics> {
+///
+/// `given` are the variables that the command line sets: a task may leave their values out.
+pub fn convert(
+    bytes: &[u8],
+    file_name: &str,
+    given: &BTreeSet<String>,
+) -> Result<Task, Diagnostics> {
     match yaml::parse(bytes) {
-        Ok(document) => from_document(&document, bytes, file_name),
+        Ok(document) => from_document(&document, bytes, file_name, given),
         Err(fault) => Err(Diagnostics::new(
             file_name,
             bytes,
@@ -88,15 +126,26 @@ pub fn convert(bytes: &[u8], file_name: &str) -> Result<(JobSpec, Vec<Note>), Di
     }
 }
 
+/// A file of either kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A job file.
+    Job(JobSpec),
+    /// A SkyPilot task.
+    Task(Task),
+}
+
 /// Reads a file of either kind: a job file, or a SkyPilot task where it looks like one.
-pub fn read_any(bytes: &[u8], file_name: &str) -> Result<(JobSpec, Vec<Note>), Diagnostics> {
+pub fn read_any(
+    bytes: &[u8],
+    file_name: &str,
+    given: &BTreeSet<String>,
+) -> Result<Input, Diagnostics> {
     match yaml::parse(bytes) {
         Ok(document) if looks_like_skypilot(&document.root) => {
-            from_document(&document, bytes, file_name)
+            from_document(&document, bytes, file_name, given).map(Input::Task)
         }
-        Ok(document) => {
-            jobfile::from_document(&document, bytes, file_name).map(|spec| (spec, Vec::new()))
-        }
+        Ok(document) => jobfile::from_document(&document, bytes, file_name).map(Input::Job),
         Err(fault) => Err(Diagnostics::new(
             file_name,
             bytes,
@@ -111,16 +160,23 @@ pub fn from_document(
     document: &Document,
     source: &[u8],
     file_name: &str,
-) -> Result<(JobSpec, Vec<Note>), Diagnostics> {
+    given: &BTreeSet<String>,
+) -> Result<Task, Diagnostics> {
     let mut converter = Converter {
+        given,
         reader: Reader {
             faults: document.faults.clone(),
         },
         notes: Vec::new(),
+        mounts: Vec::new(),
     };
     let spec = converter.task(&document.root);
     if converter.reader.faults.is_empty() {
-        return Ok((spec, converter.notes));
+        return Ok(Task {
+            spec,
+            notes: converter.notes,
+            mounts: converter.mounts,
+        });
     }
     let hidden = jobfile::secret_lines(&document.root);
     Err(Diagnostics::new(
@@ -131,12 +187,14 @@ pub fn from_document(
     ))
 }
 
-struct Converter {
+struct Converter<'g> {
+    given: &'g BTreeSet<String>,
     reader: Reader,
     notes: Vec<Note>,
+    mounts: Vec<Mount>,
 }
 
-impl Converter {
+impl Converter<'_> {
     fn task(&mut self, root: &Node) -> JobSpec {
         let mut spec = JobSpec::default();
         if !self.sort_out(root, "", fates::TASK) {
@@ -214,6 +272,11 @@ impl Converter {
                     path: key,
                     text: why.to_owned(),
                 }),
+                Some(Fate::Refused(..)) if only_places(&entry.value) => self.notes.push(Note {
+                    position: entry.position,
+                    path: key,
+                    text: "herd provisions no machines".to_owned(),
+                }),
                 Some(Fate::Refused(why, hint)) => {
                     self.reader
                         .key_fault(entry, &key, Refusal::new(why).with_hint(hint));
@@ -238,12 +301,15 @@ impl Converter {
             self.reader.fault(node, "workdir", refusal);
             return None;
         }
-        self.reader.checked_of(node, "workdir", validate::path)
+        self.reader.checked_of(node, "workdir", local_path)
     }
 
     fn envs(&mut self, node: &Node) -> BTreeMap<String, String> {
         let mut env = BTreeMap::new();
         for (key, path, value) in self.variables(node, "envs") {
+            if value.is_null() && self.given.contains(&key) {
+                continue;
+            }
             if value.is_null() {
                 let refusal = Refusal::new("has no value and must come from the command line")
                     .with_hint(format!(
@@ -296,7 +362,7 @@ impl Converter {
         variables
     }
 
-    /// Nothing is copied or mounted here, so only what is in place already is right.
+    /// Nothing is copied or mounted here: a bucket is refused, a local path must be in place.
     fn file_mounts(&mut self, node: &Node) {
         let Some(entries) = node.mapping() else {
             let message = format!("expected a mapping of paths, found {}", node.kind());
@@ -309,19 +375,23 @@ impl Converter {
             let source = entry
                 .value
                 .scalar()
-                .map(|scalar| scalar.text.trim_end_matches('/'));
-            if source == Some(entry.key.trim_end_matches('/')) && entry.key.starts_with('/') {
+                .map(|scalar| scalar.text.as_str())
+                .filter(|source| !source.contains("://"));
+            let Some(source) = source else {
+                let refusal = Refusal::new("a bucket cannot be mounted")
+                    .with_hint("fetch the data in `setup`, and remove the mount");
+                self.reader.key_fault(entry, &path, refusal);
                 continue;
-            }
-            let refusal = match source {
-                Some(source) if !source.contains("://") => {
-                    Refusal::new("a path cannot appear at another place")
-                        .with_hint("use the path itself in the command, and remove the mount")
-                }
-                Some(_) | None => Refusal::new("a bucket cannot be mounted")
-                    .with_hint("fetch the data in `setup`, and remove the mount"),
             };
-            self.reader.key_fault(entry, &path, refusal);
+            let checked = local_path(&entry.key).and_then(|()| local_path(source));
+            match checked {
+                Ok(()) => self.mounts.push(Mount {
+                    position: entry.position,
+                    target: entry.key.clone(),
+                    source: source.to_owned(),
+                }),
+                Err(refusal) => self.reader.key_fault(entry, &path, refusal),
+            }
         }
     }
 
@@ -336,6 +406,28 @@ impl Converter {
             "-c".to_owned(),
             text,
         ]))
+    }
+}
+
+/// Whether a list of alternatives chooses among clouds alone, which changes no result.
+fn only_places(node: &Node) -> bool {
+    let ignored = |key: &str| {
+        let fate = fates::RESOURCES.iter().find(|(name, _)| *name == key);
+        matches!(fate, Some((_, Fate::Ignored(_))))
+    };
+    let alternatives = node.sequence().unwrap_or_default();
+    !alternatives.is_empty()
+        && alternatives.iter().all(|alternative| {
+            let entries = alternative.mapping();
+            entries.is_some_and(|entries| entries.iter().all(|entry| ignored(&entry.key)))
+        })
+}
+
+/// A path as SkyPilot takes it; `~` is the caller's home, which is not known here.
+fn local_path(text: &str) -> Result<(), Refusal> {
+    match text {
+        "" => Err(Refusal::new("must not be empty")),
+        _ => validate::no_control(text),
     }
 }
 

@@ -5,11 +5,12 @@
 pub(crate) mod backend;
 pub(crate) mod env_file;
 pub(crate) mod flags;
+pub(crate) mod mounts;
 pub(crate) mod secrets;
 pub(crate) mod source;
 pub(crate) mod written;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -83,15 +84,18 @@ pub(crate) fn read_in(
     let mut base = around.cwd.clone();
     let mut file_name = None;
     let mut original = None;
+    let mut mounts = Vec::new();
     let mut readable = true;
+    let from_files = env_files(args, around, &mut faults);
     match (&args.file, args.command.is_empty()) {
-        (Some(path), _) => match source::read(path, around) {
+        (Some(path), _) => match source::read(path, &given(args, &from_files), around) {
             Ok(read) => {
                 spec = read.spec;
                 warnings = read.warnings;
                 base = read.base;
                 file_name = read.file_name;
                 original = Some(read.bytes);
+                mounts = read.mounts;
             }
             Err(source::Refused::Unreadable(fault)) => {
                 readable = false;
@@ -108,9 +112,10 @@ pub(crate) fn read_in(
             );
         }
     }
-    env_files(args, around, &mut spec, &mut faults);
+    spec.env.extend(from_files);
     flags::apply(args, &mut spec, &mut faults);
     workdir(args, around, &base, &mut spec, &mut faults);
+    mounts::check(&mounts, &spec, around, &mut faults);
     let facts = backend::Facts {
         has_sbatch: on_path("sbatch", around.variable),
         allocation: (around.variable)("SLURM_JOB_ID").and_then(|id| id.into_string().ok()),
@@ -228,12 +233,19 @@ fn passed_on(
     found
 }
 
+/// Names of the variables that flags and their files set.
+fn given(args: &JobArgs, from_files: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let flags = args.env.iter().filter_map(|text| text.split_once('='));
+    let flags = flags.map(|(name, _)| name.to_owned());
+    flags.chain(from_files.keys().cloned()).collect()
+}
+
 fn env_files(
     args: &JobArgs,
     around: &Surroundings<'_>,
-    spec: &mut JobSpec,
     faults: &mut Vec<Fault>,
-) {
+) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
     for path in &args.env_file {
         let shown = path.display().to_string();
         let text = source::read_bounded(&around.cwd.join(path), env_file::MAX_BYTES)
@@ -244,12 +256,13 @@ fn env_files(
             });
         match text {
             Ok(text) => match env_file::parse(&text, &shown) {
-                Ok(found) => spec.env.extend(found),
+                Ok(found) => env.extend(found),
                 Err(found) => faults.extend(found),
             },
             Err(fault) => faults.push(fault),
         }
     }
+    env
 }
 
 /// Makes the working directory absolute: the flag's from here, the file's from the file.
