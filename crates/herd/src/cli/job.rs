@@ -11,7 +11,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:\n  \
     0           the job succeeded\n  \
     2           the job file or a flag is wrong, or the backend cannot honour it: nothing was started\n  \
     124         the time limit passed\n  \
-    125         a node or the driver was lost, the job was rejected, or herd itself failed\n  \
+    125         a node or the driver was lost, the job was rejected later, or herd itself failed\n  \
     126, 127    the program cannot be executed, was not found\n  \
     130         the job was cancelled (128 + n where signal n to herd did it)\n  \
     otherwise   the code of the rank that failed first, 128 + n where signal n ended it";
