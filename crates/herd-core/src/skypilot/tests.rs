@@ -1,6 +1,7 @@
 //! Task files and what becomes of them.
 
 use super::*;
+use crate::spec::{Command, SecretSource, SetupOn};
 use crate::units::Bytes;
 
 fn converted(text: &str) -> Task {
