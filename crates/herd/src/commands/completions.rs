@@ -37,7 +37,7 @@ mod tests {
         for name in ["run", "logs", "completions"] {
             assert!(offered.iter().any(|offer| offer == name), "{offered:?}");
         }
-        for name in ["executor", "driver", "rsh"] {
+        for name in ["executor", "driver", "rsh", "shim"] {
             assert!(!offered.iter().any(|offer| offer == name), "{offered:?}");
         }
     }
