@@ -106,6 +106,7 @@ mod tests {
             last_lines: Vec::new(),
             cpu_ms: 0,
             peak_kib: 2048,
+            out_of_memory: false,
         })
     }
 

@@ -30,6 +30,7 @@ fn rank(rank: u32, end: ProcessEnd) -> RankResult {
         last_lines: Vec::new(),
         cpu_ms: 0,
         peak_kib: 0,
+        out_of_memory: false,
     }
 }
 
