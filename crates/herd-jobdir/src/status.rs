@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use herd_core::JobId;
 use herd_core::event::{Event, EventKind};
 use herd_core::exit::{self, ProcessEnd};
-use herd_core::result::{AttemptEnd, Failure, JobResult, RankResult, TaskCounts, TaskResult};
+use herd_core::result::{AttemptEnd, Failure, JobResult, RankResult, TaskCounts};
 use herd_core::state::{AttemptState, JobState};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,7 @@ use crate::driver::{DriverInfo, Liveness};
 use crate::error::JobDirError;
 use crate::files::Durability;
 use crate::job::JobDir;
+use crate::tasks::count;
 
 /// The state shown for an attempt whose driver died without a word.
 pub const DRIVER_LOST: &str = "DRIVER LOST";
@@ -136,7 +137,7 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
     }
     let tasks = match facts.result.as_ref().and_then(|result| result.tasks) {
         Some(counts) => Some(counts),
-        None => count_tasks(&job.read_tasks()?),
+        None => count_tasks(job, facts.result.is_some())?,
     };
     let brief = facts.brief();
     let failure = facts
@@ -201,7 +202,7 @@ pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDi
         exit_code: end.exit_code,
         attempts: attempt.number(),
         ended_ms: end.ended_ms,
-        tasks: count_tasks(&job.read_tasks()?),
+        tasks: count_tasks(job, true)?,
     };
     once(job.write_result(&result, Durability::Machine))?;
     job.delete_secrets()?;
@@ -389,7 +390,7 @@ impl Seen {
                 self.warnings
                     .push(format!("gave up waiting for {wait}: {detail}"));
             }
-            EventKind::Unknown => {}
+            EventKind::TaskRetried { .. } | EventKind::Unknown => {}
         }
     }
 }
@@ -440,29 +441,17 @@ fn once(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
     }
 }
 
-/// Counts by outcome; the last attempt of a task counts.
-fn count_tasks(results: &[TaskResult]) -> Option<TaskCounts> {
-    if results.is_empty() {
-        return None;
-    }
-    let latest: BTreeMap<u32, bool> = results
-        .iter()
-        .map(|task| {
-            (
-                task.index,
-                task.end.is_success() && task.start_error.is_none(),
-            )
-        })
-        .collect();
-    let total = u32::try_from(latest.len()).unwrap_or(u32::MAX);
-    let succeeded = latest.values().filter(|ok| **ok).count();
-    let succeeded = u32::try_from(succeeded).unwrap_or(u32::MAX);
-    Some(TaskCounts {
-        total,
-        succeeded,
-        failed: total - succeeded,
-        running: 0,
-    })
+/// Tasks of an array by outcome. Without a plan to be read, those that ended are all there are.
+fn count_tasks(job: &JobDir, over: bool) -> Result<Option<TaskCounts>, JobDirError> {
+    let results = job.read_tasks()?;
+    let plan = job.attempt(1).read_plan()?;
+    let total = match plan.and_then(|plan| plan.array) {
+        Some(array) => array.indices.len(),
+        None if results.is_empty() => return Ok(None),
+        None => results.len(),
+    };
+    let total = u32::try_from(total).unwrap_or(u32::MAX);
+    Ok(Some(count(&results, total, over)))
 }
 
 #[cfg(test)]

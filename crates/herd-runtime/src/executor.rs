@@ -183,9 +183,10 @@ impl Executor {
                 event = next_event(&mut self.phase) => {
                     self.report(event).await.map_err(link_error)?;
                 }
-                ended = self.tasks.next() => {
-                    let message = ToCoordinator::TaskEnded(ended);
-                    self.sender.send_json(&message).await.map_err(link_error)?;
+                told = self.tasks.next() => {
+                    for message in told {
+                        self.sender.send_json(&message).await.map_err(link_error)?;
+                    }
                 }
                 _ = beat.tick() => {
                     if self.heard.elapsed() > LEASE {
@@ -225,11 +226,12 @@ impl Executor {
                 }
                 self.tasks.stop(signal, grace);
             }
-            FromCoordinator::RunTask { index } => {
+            FromCoordinator::RunTasks { slots, tasks } => {
                 if let Some(assign) = &self.assign {
-                    self.tasks.start(assign, index);
+                    self.tasks.run(assign, slots, tasks);
                 }
             }
+            FromCoordinator::ReturnTasks { count } => self.tasks.give_back(count),
             FromCoordinator::Finish => {
                 if let Some(phase) = &mut self.phase {
                     phase.finish();

@@ -564,7 +564,7 @@ mod tests {
             total: 10,
             succeeded: 7,
             failed: 3,
-            running: 0,
+            retrying: 0,
         });
         result.attempts = 2;
         let text = summary(&result, &context());

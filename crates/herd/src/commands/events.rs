@@ -1,6 +1,7 @@
 //! `herd events`: what happened to a job, attempt by attempt.
 
 use std::path::Path;
+use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
 use serde::Serialize;
@@ -131,6 +132,19 @@ fn describe(kind: &EventKind, context: &Context) -> (&'static str, String) {
             (
                 "rank-ended",
                 format!("rank {rank} on {}: {end}{by}", node_name(node)),
+            )
+        }
+        EventKind::TaskRetried {
+            task,
+            attempt,
+            end,
+            after_ms,
+        } => {
+            let pause = Duration::from_millis(*after_ms).as_secs_f64();
+            let end = report::end_text(*end);
+            (
+                "task-retried",
+                format!("task {task}, attempt {attempt}: {end}, runs again after {pause} s"),
             )
         }
         EventKind::CancelRequested { by } => ("cancel-requested", format!("by {by}")),
