@@ -5,7 +5,6 @@
 //! order in which they were given: those that run there are the first of them, as many as it has
 //! slots.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use herd_core::exit::ProcessEnd;
@@ -63,8 +62,8 @@ impl NodeTasks {
     }
 
     /// Where it stands in the order of those that get the next task: idle slots come first.
-    fn place(&self, node: usize) -> (Reverse<usize>, usize, usize) {
-        (Reverse(self.idle()), self.queued(), node)
+    fn place(&self, node: usize) -> (bool, usize, usize) {
+        (self.idle() == 0, self.given.len(), node)
     }
 }
 
@@ -157,7 +156,7 @@ impl ArrayQueue {
     /// What the nodes are to be told now; `lives` says which of them are there.
     pub(crate) fn orders(&mut self, lives: impl Fn(usize) -> bool) -> Vec<Order> {
         let mut runs: BTreeMap<usize, Vec<Task>> = BTreeMap::new();
-        let mut room: BTreeSet<(Reverse<usize>, usize, usize)> = self
+        let mut room: BTreeSet<(bool, usize, usize)> = self
             .nodes
             .iter()
             .enumerate()
