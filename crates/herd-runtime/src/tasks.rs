@@ -9,7 +9,7 @@ use std::time::Duration;
 use herd_core::exit::ProcessEnd;
 use herd_core::result::TaskResult;
 use herd_jobdir::job::task_log_in;
-use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, Stdin, spawn};
+use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, Stdin, spawn_in_group};
 use herd_link::message::{Assign, Task, ToCoordinator};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -130,7 +130,7 @@ impl Tasks {
                 // What earlier attempts wrote stays; this one's output follows it.
                 result.log_offset = length(&log).unwrap_or(0);
             }
-            match spawn(common.specification(task, &log)) {
+            match spawn_in_group(common.specification(task, &log)) {
                 Ok(child) => {
                     let stop = self.stop.subscribe();
                     let group = Group::from_children(vec![child]);
