@@ -14,5 +14,7 @@ mod executors;
 pub mod guard;
 mod merge;
 mod phase;
+pub mod rsh;
+pub mod session;
 pub mod signals;
 mod tasks;
