@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use tempfile::TempDir;
 
 use crate::bench::finish;
 use crate::table::{Row, markdown};
@@ -39,15 +40,19 @@ pub(crate) fn measure(herd: &Path, rounds: usize) -> Result<String> {
         "tasks/s",
     );
     let python = hyperqueue();
+    // Removed only after all rounds: ext4 does not use the number of a file again for minutes after it
+    // was removed, and looks through all of those numbers for each file it makes meanwhile.
+    let mut kept = Vec::new();
     for round in 0..rounds {
         let of_xargs = rate(xargs_once(cores)?)?;
-        let of_herd = rate(herd_once(herd)?)?;
+        let of_herd = rate(herd_once(herd, &mut kept)?)?;
         xargs.samples.push(of_xargs);
         ours.samples.push(of_herd);
         ratio.samples.push(100.0 * of_herd / of_xargs);
         // It is slow and steady: once tells enough.
         if let Some(python) = python.as_ref().filter(|_| round == 0) {
-            peer.samples.push(rate(hyperqueue_once(python, cores)?)?);
+            peer.samples
+                .push(rate(hyperqueue_once(python, cores, &mut kept)?)?);
         }
     }
     let mut text = markdown(&[ours, xargs, ratio, peer]);
@@ -62,7 +67,7 @@ fn rate(seconds: f64) -> Result<f64> {
 }
 
 /// Seconds of one array, of which everything must be there afterwards.
-fn herd_once(herd: &Path) -> Result<f64> {
+fn herd_once(herd: &Path, kept: &mut Vec<TempDir>) -> Result<f64> {
     let directory = tempfile::tempdir().context("make a directory for one run")?;
     let home = directory.path().join("home");
     let job = directory.path().join("job.yaml");
@@ -78,6 +83,7 @@ fn herd_once(herd: &Path) -> Result<f64> {
     finish(&mut command)?;
     let seconds = begin.elapsed().as_secs_f64();
     check_complete(&home)?;
+    kept.push(directory);
     Ok(seconds)
 }
 
@@ -109,7 +115,7 @@ fn xargs_once(cores: usize) -> Result<f64> {
 }
 
 /// Seconds by HyperQueue's own client, start of its server not counted.
-fn hyperqueue_once(python: &Path, cores: usize) -> Result<f64> {
+fn hyperqueue_once(python: &Path, cores: usize, kept: &mut Vec<TempDir>) -> Result<f64> {
     let directory = tempfile::tempdir().context("make a directory for one run")?;
     let output = Command::new(python)
         .arg(lab().join("hyperqueue-array.py"))
@@ -120,6 +126,7 @@ fn hyperqueue_once(python: &Path, cores: usize) -> Result<f64> {
         .stderr(Stdio::null())
         .output()
         .context("run HyperQueue")?;
+    kept.push(directory);
     ensure!(
         output.status.success(),
         "HyperQueue ended with {}",
