@@ -35,6 +35,8 @@ pub(crate) fn measure(herd: &Path, rounds: usize) -> Result<String> {
         "tasks/s",
     );
     let mut ratio = row("`herd run` by `xargs` in the same round".to_owned(), "%");
+    let mut our_cpu = row("processor time of a task of `herd run`".to_owned(), "µs");
+    let mut xargs_cpu = row("peer: processor time of a task of `xargs`".to_owned(), "µs");
     let mut peer = row(
         format!("peer: HyperQueue 0.27, {of_what}, a log and a code each"),
         "tasks/s",
@@ -44,8 +46,13 @@ pub(crate) fn measure(herd: &Path, rounds: usize) -> Result<String> {
     // was removed, and looks through all of those numbers for each file it makes meanwhile.
     let mut kept = Vec::new();
     for round in 0..rounds {
+        let before = cpu_of_children()?;
         let of_xargs = rate(xargs_once(cores)?)?;
+        let between = cpu_of_children()?;
         let of_herd = rate(herd_once(herd, &mut kept)?)?;
+        let after = cpu_of_children()?;
+        xargs_cpu.samples.push(1e6 / rate(between - before)?);
+        our_cpu.samples.push(1e6 / rate(after - between)?);
         xargs.samples.push(of_xargs);
         ours.samples.push(of_herd);
         ratio.samples.push(100.0 * of_herd / of_xargs);
@@ -55,7 +62,7 @@ pub(crate) fn measure(herd: &Path, rounds: usize) -> Result<String> {
                 .push(rate(hyperqueue_once(python, cores, &mut kept)?)?);
         }
     }
-    let mut text = markdown(&[ours, xargs, ratio, peer]);
+    let mut text = markdown(&[ours, xargs, ratio, peer, our_cpu, xargs_cpu]);
     if python.is_none() {
         text.push_str("| peer: HyperQueue 0.27 | tasks/s | 0 | not measured | | |\n");
     }
@@ -64,6 +71,20 @@ pub(crate) fn measure(herd: &Path, rounds: usize) -> Result<String> {
 
 fn rate(seconds: f64) -> Result<f64> {
     Ok(f64::from(u32::try_from(TASKS)?) / seconds)
+}
+
+/// Processor seconds of all processes that were reaped below this one.
+fn cpu_of_children() -> Result<f64> {
+    /// Of a second, for programs.
+    const TICKS: f64 = 100.0;
+    let stat = fs::read_to_string("/proc/self/stat").context("read /proc/self/stat")?;
+    // After the name, which ends in a bracket, `cutime` and `cstime` are the 14th and 15th.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let mut ticks = 0.0;
+    for field in fields.split_whitespace().skip(13).take(2) {
+        ticks += field.parse::<f64>().context("read /proc/self/stat")?;
+    }
+    Ok(ticks / TICKS)
 }
 
 /// Seconds of one array, of which everything must be there afterwards.

@@ -206,14 +206,14 @@ async fn watch_over(
 ) -> TaskResult {
     loop {
         tokio::select! {
-            exit = group.next_exit() => match exit {
-                Some((_, exit)) => record(&mut result, &exit),
-                None => {
+            exit = group.next_exit() => {
+                let Some((_, exit)) = exit else {
                     let length = length(&log);
                     result.log_bytes = length.map(|end| end.saturating_sub(result.log_offset));
                     return result;
-                }
-            },
+                };
+                record(&mut result, &exit);
+            }
             changed = stop.changed() => {
                 let wanted = *stop.borrow_and_update();
                 match (changed, wanted) {

@@ -197,10 +197,13 @@ fn a_cancel_drops_the_tasks_that_wait_at_a_node() {
     let herd = Herd::new();
     herd.file(
         "job.yaml",
-        "array: 0-199%1\nrun: 'echo $HERD_ARRAY_INDEX >> started; exec sleep 600'\n",
+        "array: 0-199%1\nrun: 'echo hello; echo $HERD_ARRAY_INDEX >> started; exec sleep 600'\n",
     );
     let run = herd.start(&["run", "job.yaml"]);
     eventually("the first task", || pids(&herd.path("started")).len() == 1);
+    // Its log can be read while it runs.
+    let log = herd.run(&["logs", "last", "--task", "0"]);
+    assert_eq!(stdout(&log), "hello\n");
     signal(pid_of(&run), "-INT");
     assert_code(&run.wait_with_output().unwrap(), 130);
     assert_eq!(pids(&herd.path("started")), [0]);
