@@ -33,6 +33,9 @@ pub struct RankResult {
     /// Largest resident memory, KiB.
     #[serde(default)]
     pub peak_kib: u64,
+    /// Whether the kernel killed a process of its node for want of memory before it failed.
+    #[serde(default)]
+    pub out_of_memory: bool,
 }
 
 /// The content of a rank's `error.json`.
@@ -230,6 +233,7 @@ impl TaskResult {
             last_lines: Vec::new(),
             cpu_ms: 0,
             peak_kib: 0,
+            out_of_memory: false,
         }))
     }
 }

@@ -251,6 +251,7 @@ struct Common {
     argv: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     cwd: PathBuf,
+    cpus: Option<Vec<usize>>,
     tasks_dir: PathBuf,
 }
 
@@ -275,6 +276,7 @@ impl Common {
                 .unwrap_or_default(),
             env,
             cwd: PathBuf::from(&assign.plan.workdir),
+            cpus: assign.cpus.clone(),
             tasks_dir: PathBuf::from(&assign.tasks_dir),
         }
     }
@@ -291,7 +293,7 @@ impl Common {
             // Appended to: attempts of a task follow each other.
             stdout: Output::File(log.to_path_buf()),
             stderr: Output::SameAsStdout,
-            cpus: None,
+            cpus: self.cpus.clone(),
             nofile: None,
             keep_fds: Vec::new(),
         }
