@@ -411,7 +411,7 @@ mod tests {
             })
             .collect();
         assert_eq!(slots, [2, 1]);
-        assert_eq!(runs(&orders), [(0, 0, 1), (0, 2, 1), (0, 3, 1), (1, 1, 1)]);
+        assert_eq!(runs(&orders), [(0, 0, 1), (0, 2, 1), (1, 1, 1), (1, 3, 1)]);
     }
 
     #[test]
