@@ -11,7 +11,7 @@ use crate::bench::{finish, on_path};
 use crate::table::Row;
 
 const RANKS: usize = 4;
-const LINES_PER_RANK: usize = 250_000;
+const LINES_PER_RANK: usize = 1_000_000;
 /// With its newline.
 const LINE_BYTES: usize = 100;
 

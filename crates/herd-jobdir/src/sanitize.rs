@@ -56,6 +56,11 @@ impl Sanitizer {
         }
     }
 
+    /// Whether all of `input` would pass as it is, and the filter would stand after it as before.
+    pub fn passes(&self, input: &[u8]) -> bool {
+        self.state == State::Ground && clean_prefix(input) == input.len()
+    }
+
     /// Ends the stream: an unfinished character passes, an unfinished sequence does not.
     pub fn finish(&mut self, output: &mut Vec<u8>) {
         if let State::Character { .. } = self.state {

@@ -1,5 +1,6 @@
 //! Follows many growing files with one inotify and no thread. It only reads, keeps at most one
 //! descriptor a file, and treats a file as bytes: offsets go on from where the caller started.
+//! Where somebody else reads the files, it only tells how far they have grown.
 //!
 //! A file is in one of four phases. *Ready*: it may have bytes and waits for its turn. *Warm*: it
 //! had bytes a moment ago and is looked at again after `WARM`, so that a busy writer costs one
@@ -49,6 +50,15 @@ pub enum Followed {
         /// At least one, at most [`CHUNK_MAX`].
         bytes: Vec<u8>,
     },
+    /// A file has grown, told in place of its bytes by [`Follower::of_lengths`].
+    Grown {
+        /// Which file.
+        id: FileId,
+        /// What it had grown to when it was told last.
+        offset: u64,
+        /// What it has grown to, at most [`CHUNK_MAX`] more.
+        length: u64,
+    },
     /// A file that was finished is at its end and no longer followed.
     Finished {
         /// Which file.
@@ -89,6 +99,13 @@ struct Tail {
     warm: bool,
 }
 
+/// What is told of a file that has grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Telling {
+    Bytes,
+    Lengths,
+}
+
 #[derive(Debug)]
 enum Inotify {
     Unopened,
@@ -108,6 +125,7 @@ pub struct Follower {
     next_poll: Option<Instant>,
     polls: u32,
     turns: u32,
+    telling: Telling,
     buffer: Vec<u8>,
 }
 
@@ -120,6 +138,16 @@ impl Default for Follower {
 impl Follower {
     /// Follows nothing yet.
     pub fn new() -> Self {
+        Self::telling(Telling::Bytes)
+    }
+
+    /// Follows nothing yet, and will tell lengths only ([`Followed::Grown`]): for files that
+    /// whoever is told has at hand, so that their bytes need not travel.
+    pub fn of_lengths() -> Self {
+        Self::telling(Telling::Lengths)
+    }
+
+    fn telling(telling: Telling) -> Self {
         Self {
             tails: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -130,6 +158,7 @@ impl Follower {
             next_poll: None,
             polls: 0,
             turns: 0,
+            telling,
             buffer: Vec::new(),
         }
     }
@@ -247,13 +276,13 @@ impl Follower {
             }
         }
         if tail.file.is_some() {
-            match take(tail, &mut self.buffer) {
-                Ok(Some((offset, bytes))) => {
+            match take(id, tail, self.telling, &mut self.buffer) {
+                Ok(Some(more)) => {
                     tail.warm = true;
                     // It goes to the end of the queue, with more to read or not.
                     tail.phase = Phase::Ready;
                     self.ready.push_back(id);
-                    return Some(Followed::Chunk { id, offset, bytes });
+                    return Some(more);
                 }
                 Ok(None) => {}
                 Err(error) => return Some(self.fail(id, error)),
@@ -295,12 +324,12 @@ impl Follower {
         if let Some(watch) = watch {
             self.watches.entry(watch).or_default().push(id);
         }
-        match take(tail, &mut self.buffer) {
-            Ok(Some((offset, bytes))) => {
+        match take(id, tail, self.telling, &mut self.buffer) {
+            Ok(Some(more)) => {
                 tail.warm = true;
                 tail.phase = Phase::Ready;
                 self.ready.push_back(id);
-                Some(Followed::Chunk { id, offset, bytes })
+                Some(more)
             }
             Ok(None) => None,
             Err(error) => Some(self.fail(id, error)),
@@ -450,9 +479,9 @@ impl Inotify {
     }
 }
 
-fn open(path: &Path) -> io::Result<(File, bool)> {
+/// Opens a log to read it. Anything but a regular file is refused, and does not block.
+pub fn open_log(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    // A pipe in its place must not block.
     let file = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -463,6 +492,12 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
             "not a regular file",
         ));
     }
+    Ok(file)
+}
+
+/// The file, and whether writers on other machines may exist.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let file = open_log(path)?;
     let remote =
         rustix::fs::fstatfs(&file).map_or(true, |stat| !is_local(stat.f_type.cast_unsigned()));
     Ok((file, remote))
@@ -484,11 +519,25 @@ fn is_local(magic: u64) -> bool {
     )
 }
 
-/// The next bytes, or `None` at the end for now.
-fn take(tail: &mut Tail, buffer: &mut Vec<u8>) -> io::Result<Option<(u64, Vec<u8>)>> {
+/// The next bytes or how many there are, or `None` at the end for now.
+fn take(
+    id: FileId,
+    tail: &mut Tail,
+    telling: Telling,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Followed>> {
     let Some(file) = &tail.file else {
         return Ok(None);
     };
+    let offset = tail.offset;
+    if telling == Telling::Lengths {
+        let length = file.metadata()?.len().min(offset + CHUNK_MAX as u64);
+        if length <= offset {
+            return Ok(None);
+        }
+        tail.offset = length;
+        return Ok(Some(Followed::Grown { id, offset, length }));
+    }
     buffer.clear();
     buffer.reserve_exact(CHUNK_MAX);
     let count = loop {
@@ -501,7 +550,6 @@ fn take(tail: &mut Tail, buffer: &mut Vec<u8>) -> io::Result<Option<(u64, Vec<u8
     if count == 0 {
         return Ok(None);
     }
-    let offset = tail.offset;
     tail.offset += count as u64;
     // A large piece is given away whole; a small one would hold a large buffer.
     let mut bytes = if count > CHUNK_MAX / 2 {
@@ -510,5 +558,5 @@ fn take(tail: &mut Tail, buffer: &mut Vec<u8>) -> io::Result<Option<(u64, Vec<u8
         buffer.clone()
     };
     bytes.truncate(CHUNK_MAX);
-    Ok(Some((offset, bytes)))
+    Ok(Some(Followed::Chunk { id, offset, bytes }))
 }

@@ -12,6 +12,7 @@ pub mod environment;
 pub mod executor;
 mod executors;
 pub mod guard;
+mod log_files;
 mod merge;
 mod phase;
 pub mod signals;

@@ -100,7 +100,11 @@ impl PhaseRun {
             node: assign.node,
             clock: Clock::start(),
             group: Group::from_children(Vec::new()),
-            follower: Follower::new(),
+            follower: if assign.logs_at_hand {
+                Follower::of_lengths()
+            } else {
+                Follower::new()
+            },
             processes: Vec::new(),
             followed: Vec::new(),
             stopped: false,
@@ -136,9 +140,10 @@ impl PhaseRun {
                     biased;
                     exit = self.group.next_exit(), if !self.serving => match exit {
                         Some((index, exit)) => self.ended(index, &exit),
-                        None => {
+                        None if tree::has_children() => {
                             self.stage = Stage::Sweeping(spawn_blocking(end_leftovers));
                         }
+                        None => self.drain(),
                     },
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
@@ -147,12 +152,7 @@ impl PhaseRun {
                     else => std::future::pending().await,
                 },
                 Stage::Sweeping(sweep) => tokio::select! {
-                    _ = sweep => {
-                        for &id in &self.followed {
-                            self.follower.finish(id);
-                        }
-                        self.stage = Stage::Draining;
-                    }
+                    _ = sweep => self.drain(),
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
                     }
@@ -195,21 +195,32 @@ impl PhaseRun {
         end_leftovers();
     }
 
+    /// Nobody is left who could write.
+    fn drain(&mut self) {
+        for &id in &self.followed {
+            self.follower.finish(id);
+        }
+        self.stage = Stage::Draining;
+    }
+
     fn tailed(&mut self, followed: Followed) {
         match followed {
-            Followed::Chunk { id, offset, bytes } => {
-                self.pending.push_back(PhaseEvent::Log(LogFrame {
-                    rank: u32::try_from(id.0 >> 8).unwrap_or(SETUP_RANK),
-                    stream: u8::try_from(id.0 & 0xff).unwrap_or(0),
-                    task: None,
-                    offset,
-                    bytes,
-                }));
-            }
+            Followed::Chunk { id, offset, bytes } => self.tell_log(id, offset, bytes),
+            Followed::Grown { id, length, .. } => self.tell_log(id, length, Vec::new()),
             Followed::Finished { id, .. } | Followed::Failed { id, .. } => {
                 self.followed.retain(|&followed| followed != id);
             }
         }
+    }
+
+    fn tell_log(&mut self, id: FileId, offset: u64, bytes: Vec<u8>) {
+        self.pending.push_back(PhaseEvent::Log(LogFrame {
+            rank: u32::try_from(id.0 >> 8).unwrap_or(SETUP_RANK),
+            stream: u8::try_from(id.0 & 0xff).unwrap_or(0),
+            task: None,
+            offset,
+            bytes,
+        }));
     }
 
     fn start_setup(&mut self, assign: &Assign, children: &mut Vec<Child>) -> bool {
