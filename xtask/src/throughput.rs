@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,11 +25,14 @@ pub(crate) fn measure(herd: &Path, runs: usize) -> Result<Vec<Row>> {
     };
     let size = format!("{RANKS} ranks × {LINES_PER_RANK} lines of {LINE_BYTES} bytes");
     let mut of_herd = row(format!("`herd run`, merged `run.log`, {size}"));
+    let mut of_floor =
+        row("peer: `sh`, each rank into a file of its own, nothing merged".to_owned());
     let mut of_peer = row("peer: `mpirun -n 4 --tag-output`, into a file, the same".to_owned());
     let mut least = usize::MAX;
     let has_mpirun = on_path("mpirun");
     for _ in 0..runs {
         of_herd.samples.push(megabytes / herd_once(herd)?);
+        of_floor.samples.push(megabytes / floor_once()?);
         if has_mpirun {
             let (seconds, lines) = mpirun_once()?;
             of_peer.samples.push(megabytes / seconds);
@@ -38,7 +41,7 @@ pub(crate) fn measure(herd: &Path, runs: usize) -> Result<Vec<Row>> {
     }
     let all = RANKS * LINES_PER_RANK;
     of_peer.what = format!("{}; {least} of {all} lines whole", of_peer.what);
-    Ok(vec![of_herd, of_peer])
+    Ok(vec![of_herd, of_floor, of_peer])
 }
 
 fn line() -> String {
@@ -72,6 +75,30 @@ fn herd_once(herd: &Path) -> Result<f64> {
     let seconds = begin.elapsed().as_secs_f64();
     check_complete(&only_run_log(&home)?)?;
     Ok(seconds)
+}
+
+/// Seconds the ranks need for themselves, all at once.
+fn floor_once() -> Result<f64> {
+    let directory = tempfile::tempdir().context("make a directory for one run")?;
+    let begin = Instant::now();
+    let ranks: Vec<Child> = (0..RANKS)
+        .map(|rank| {
+            let log = File::create(directory.path().join(rank.to_string()))
+                .context("make a log for a rank")?;
+            Command::new("sh")
+                .args(["-c", &script()])
+                .stdin(Stdio::null())
+                .stdout(log)
+                .stderr(Stdio::null())
+                .spawn()
+                .context("start a rank")
+        })
+        .collect::<Result<_>>()?;
+    for mut rank in ranks {
+        let status = rank.wait().context("wait for a rank")?;
+        ensure!(status.success(), "a rank ended with {status}");
+    }
+    Ok(begin.elapsed().as_secs_f64())
 }
 
 /// Seconds the peer took for the same lines, each marked with its rank, into a file, and how many

@@ -263,7 +263,9 @@ fn clean_prefix(input: &[u8]) -> usize {
 }
 
 fn is_clean(byte: u8) -> bool {
-    matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)
+    // Plain comparisons, which the compiler makes for a whole block at a time: as a pattern this
+    // becomes a look-up byte by byte, at a tenth of the speed.
+    (byte.wrapping_sub(0x20) < 0x5f) | (byte == b'\n') | (byte == b'\r') | (byte == b'\t')
 }
 
 #[cfg(test)]

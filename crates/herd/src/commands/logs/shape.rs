@@ -177,4 +177,28 @@ mod tests {
         assert_eq!(shaped(None, false, false, text), "\x1b[31mred\x1b[0m x\n");
         assert_eq!(shaped(None, true, false, text).as_bytes(), text);
     }
+    #[test]
+    fn plain_output_is_not_copied_and_a_cut_sequence_is_not_let_through() {
+        let entry = |bytes| Entry {
+            record: Record {
+                time_ms: 0,
+                offset: 0,
+                length: 0,
+                rank: 0,
+                node: 0,
+                stream: Stream::Stdout,
+                flags: 0,
+                prefix_len: 0,
+            },
+            bytes,
+            in_line: false,
+        };
+        let mut shaper = Shaper::new(None, false, false);
+        let mut buffer = Vec::new();
+        let plain = entry(b"plain\n");
+        assert!(std::ptr::eq(shaper.shown(&plain, &mut buffer), plain.bytes));
+        assert_eq!(shaper.shown(&entry(b"a\x1b["), &mut buffer), b"a");
+        // The filter remembers what the piece before has begun.
+        assert_eq!(shaper.shown(&entry(b"2Jb\n"), &mut buffer), b"b\n");
+    }
 }
