@@ -41,6 +41,9 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     set("HERD_NUM_NODES", plan.nodes.to_string());
     set("HERD_NUM_GPUS_PER_NODE", gpus.clone());
     set("HERD_WORLD_SIZE", plan.world_size().to_string());
+    // Where `herd rsh` inside the job finds its way in; the key itself is in no environment.
+    set("HERD_COORDINATOR", assign.coordinator.clone());
+    set("HERD_KEY_FILE", assign.key_file.clone());
     // SkyPilot's names, so that scripts written for it run unchanged.
     set("SKYPILOT_NODE_RANK", assign.node.to_string());
     set("SKYPILOT_NUM_NODES", plan.nodes.to_string());

@@ -15,5 +15,7 @@ pub mod guard;
 mod log_files;
 mod merge;
 mod phase;
+pub mod rsh;
+pub mod session;
 pub mod signals;
 mod tasks;

@@ -12,7 +12,7 @@ use herd_core::result::RankResult;
 use herd_core::spec::JobType;
 use herd_launch::follow::{FileId, Followed, Follower};
 use herd_launch::{
-    Child, ExitInfo, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
+    Child, ExitInfo, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
 };
 use herd_link::LogFrame;
 use herd_link::message::{Assign, Phase, SetupResult};
@@ -75,6 +75,8 @@ pub(crate) struct PhaseRun {
     stopped: bool,
     /// The phase is here for what node 0 runs, and lasts until it is finished or stopped.
     serving: bool,
+    /// Children of this process that are not the phase's and outlive it.
+    spared: Vec<Pid>,
     setup: Option<SetupResult>,
     pending: VecDeque<PhaseEvent>,
     stage: Stage,
@@ -111,6 +113,7 @@ impl PhaseRun {
             serving: phase == Phase::Run
                 && assign.node > 0
                 && matches!(assign.plan.job_type, JobType::Mpi | JobType::Ray),
+            spared: Vec::new(),
             setup: None,
             pending: VecDeque::new(),
             stage: Stage::Running,
@@ -140,10 +143,13 @@ impl PhaseRun {
                     biased;
                     exit = self.group.next_exit(), if !self.serving => match exit {
                         Some((index, exit)) => self.ended(index, &exit),
-                        None if tree::has_children() => {
-                            self.stage = Stage::Sweeping(spawn_blocking(end_leftovers));
+                        // As nearly always: there is no work for a thread.
+                        None if !tree::has_children() => self.drain(),
+                        None => {
+                            let spared = std::mem::take(&mut self.spared);
+                            self.stage =
+                                Stage::Sweeping(spawn_blocking(move || end_leftovers(&spared)));
                         }
-                        None => self.drain(),
                     },
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
@@ -183,6 +189,11 @@ impl PhaseRun {
         );
     }
 
+    /// Says which children of this process are not the phase's.
+    pub(crate) fn spare(&mut self, pids: Vec<Pid>) {
+        self.spared = pids;
+    }
+
     /// What node 0 ran is over: a phase that only served ends.
     pub(crate) fn finish(&mut self) {
         self.serving = false;
@@ -192,7 +203,7 @@ impl PhaseRun {
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
         while self.group.next_exit().await.is_some() {}
-        end_leftovers();
+        end_leftovers(&[]);
     }
 
     /// Nobody is left who could write.
@@ -399,9 +410,9 @@ impl PhaseRun {
 }
 
 /// Ends what ranks left behind outside their process groups. All ranks have been reaped, so every
-/// child of this process is such an orphan.
-pub(crate) fn end_leftovers() {
-    tree::end_all_children(&[], LEFTOVER_GRACE, LEFTOVER_BOUND);
+/// child of this process but those spared is such an orphan.
+pub(crate) fn end_leftovers(spared: &[Pid]) {
+    tree::end_all_children(spared, LEFTOVER_GRACE, LEFTOVER_BOUND);
 }
 
 /// The complete environment of a process: what it inherits, then what the job says.
