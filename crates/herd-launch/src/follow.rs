@@ -3,11 +3,12 @@
 //! Where somebody else reads the files, it only tells how far they have grown.
 //!
 //! A file is in one of four phases. *Ready*: it may have bytes and waits for its turn. *Warm*: it
-//! had bytes a moment ago and is looked at again after `WARM`, so that a busy writer costs one
-//! read each few milliseconds instead of one event a write. *Armed*: at its end, with a one-shot
-//! watch. *Polled*: absent, or where a watch cannot be had or trusted.
+//! is new or had bytes a moment ago and is looked at again soon, so that a busy writer costs one
+//! read each few milliseconds instead of one event a write, and what is over before it was quiet
+//! needs no watch: the system takes many milliseconds to take one down. *Armed*: at its end, with a
+//! one-shot watch. *Polled*: absent, or where a watch cannot be had or trusted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -24,8 +25,12 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Largest piece given out.
 pub const CHUNK_MAX: usize = 256 * 1024;
-/// How soon a file that had bytes is looked at again.
+/// How soon a file that had bytes is looked at again; each look without any doubles the pause.
 const WARM: Duration = Duration::from_millis(2);
+/// Longest pause before a warm file is looked at again.
+const WARM_MAX: Duration = Duration::from_millis(16);
+/// A file that was quiet for so long gets a watch.
+const QUIET: Duration = Duration::from_millis(100);
 /// How often files without a reliable watch are looked at.
 const POLL: Duration = Duration::from_millis(100);
 /// After so many turns events and the clock are looked at although files are ready, so that one with
@@ -80,7 +85,8 @@ pub enum Followed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Ready,
-    Warm,
+    /// Looked at again at this time.
+    Warm(Instant),
     Armed,
     Polled,
 }
@@ -95,8 +101,10 @@ struct Tail {
     finishing: bool,
     /// Whether writers on other machines may exist, of which inotify does not tell.
     remote: bool,
-    /// Whether the last look came right after bytes, so that there may be more any moment.
-    warm: bool,
+    /// Pause before the next look.
+    pause: Duration,
+    /// When the file is quiet enough for a watch; not known before the first look without bytes.
+    arm_at: Option<Instant>,
 }
 
 /// What is told of a file that has grown.
@@ -118,7 +126,7 @@ enum Inotify {
 pub struct Follower {
     tails: BTreeMap<FileId, Tail>,
     ready: VecDeque<FileId>,
-    warm: VecDeque<(Instant, FileId)>,
+    warm: BTreeSet<(Instant, FileId)>,
     watches: BTreeMap<i32, Vec<FileId>>,
     inotify: Inotify,
     timer: Option<Pin<Box<Sleep>>>,
@@ -151,7 +159,7 @@ impl Follower {
         Self {
             tails: BTreeMap::new(),
             ready: VecDeque::new(),
-            warm: VecDeque::new(),
+            warm: BTreeSet::new(),
             watches: BTreeMap::new(),
             inotify: Inotify::Unopened,
             timer: None,
@@ -191,7 +199,8 @@ impl Follower {
                 watch: None,
                 finishing: false,
                 remote: false,
-                warm: false,
+                pause: WARM,
+                arm_at: None,
             },
         );
         self.ready.push_back(id);
@@ -218,7 +227,9 @@ impl Follower {
             self.unwatch(id, tail.watch);
             // A new file under the same id must not take over its place in a queue.
             self.ready.retain(|&queued| queued != id);
-            self.warm.retain(|&(_, queued)| queued != id);
+            if let Phase::Warm(at) = tail.phase {
+                self.warm.remove(&(at, id));
+            }
         }
     }
 
@@ -251,6 +262,9 @@ impl Follower {
 
     fn make_ready(&mut self, id: FileId) {
         if let Some(tail) = self.tails.get_mut(&id) {
+            if let Phase::Warm(at) = tail.phase {
+                self.warm.remove(&(at, id));
+            }
             if tail.phase != Phase::Ready {
                 tail.phase = Phase::Ready;
                 self.ready.push_back(id);
@@ -278,7 +292,8 @@ impl Follower {
         if tail.file.is_some() {
             match take(id, tail, self.telling, &mut self.buffer) {
                 Ok(Some(more)) => {
-                    tail.warm = true;
+                    tail.pause = WARM;
+                    tail.arm_at = None;
                     // It goes to the end of the queue, with more to read or not.
                     tail.phase = Phase::Ready;
                     self.ready.push_back(id);
@@ -295,16 +310,21 @@ impl Follower {
         }
         if tail.file.is_none() {
             tail.phase = Phase::Polled;
-        } else if tail.warm {
-            tail.warm = false;
-            tail.phase = Phase::Warm;
-            self.warm.push_back((Instant::now() + WARM, id));
-        } else if tail.watch.is_some() {
+            return None;
+        }
+        if tail.watch.is_some() {
             // Woken by the slow poll: the watch still stands.
             tail.phase = Phase::Armed;
-        } else {
+            return None;
+        }
+        let now = Instant::now();
+        if *tail.arm_at.get_or_insert(now + QUIET) <= now {
             return self.arm(id);
         }
+        let at = now + tail.pause;
+        tail.pause = (tail.pause * 2).min(WARM_MAX);
+        tail.phase = Phase::Warm(at);
+        self.warm.insert((at, id));
         None
     }
 
@@ -326,7 +346,8 @@ impl Follower {
         }
         match take(id, tail, self.telling, &mut self.buffer) {
             Ok(Some(more)) => {
-                tail.warm = true;
+                tail.pause = WARM;
+                tail.arm_at = None;
                 tail.phase = Phase::Ready;
                 self.ready.push_back(id);
                 Some(more)
@@ -346,9 +367,6 @@ impl Follower {
     fn forget(&mut self, id: FileId) {
         if let Some(tail) = self.tails.remove(&id) {
             self.unwatch(id, tail.watch);
-            if !self.warm.is_empty() {
-                self.warm.retain(|&(_, queued)| queued != id);
-            }
         }
     }
 
@@ -408,18 +426,12 @@ impl Follower {
     /// Looks at the clock and sets the timer for the next moment. Whether any file became ready.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> bool {
         let now = Instant::now();
-        while let Some(&(at, id)) = self.warm.front() {
+        while let Some(&(at, id)) = self.warm.first() {
             if at > now {
                 break;
             }
-            self.warm.pop_front();
-            if self
-                .tails
-                .get(&id)
-                .is_some_and(|tail| tail.phase == Phase::Warm)
-            {
-                self.make_ready(id);
-            }
+            self.warm.pop_first();
+            self.make_ready(id);
         }
         if self.tails.is_empty() {
             self.next_poll = None;
@@ -433,7 +445,7 @@ impl Follower {
         if !self.ready.is_empty() {
             return true;
         }
-        let warm = self.warm.front().map(|&(at, _)| at);
+        let warm = self.warm.first().map(|&(at, _)| at);
         let Some(at) = warm.into_iter().chain(self.next_poll).min() else {
             return false;
         };
@@ -449,7 +461,7 @@ impl Follower {
             let due = match tail.phase {
                 Phase::Polled => true,
                 Phase::Armed => armed_too || tail.remote,
-                Phase::Ready | Phase::Warm => false,
+                Phase::Ready | Phase::Warm(_) => false,
             };
             if due {
                 tail.phase = Phase::Ready;
@@ -559,4 +571,40 @@ fn take(
     };
     bytes.truncate(CHUNK_MAX);
     Ok(Some(Followed::Chunk { id, offset, bytes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_was_not_quiet_for_long_has_no_watch() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        std::fs::write(&path, "").unwrap();
+        let mut follower = Follower::new();
+        follower.add(FileId(1), &path);
+        tokio::select! {
+            biased;
+            followed = follower.next() => panic!("{followed:?}"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(matches!(follower.inotify, Inotify::Unopened));
+        // Quiet for long enough, as far as the follower can tell.
+        let tail = follower.tails.get_mut(&FileId(1)).unwrap();
+        assert!(tail.arm_at.is_some());
+        tail.arm_at = Some(Instant::now());
+        follower.make_ready(FileId(1));
+        tokio::select! {
+            biased;
+            followed = follower.next() => panic!("{followed:?}"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(!matches!(follower.inotify, Inotify::Unopened));
+        std::fs::write(&path, "text").unwrap();
+        let Followed::Chunk { bytes, .. } = follower.next().await else {
+            panic!("bytes were written")
+        };
+        assert_eq!(bytes, b"text");
+    }
 }
