@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use herd_jobdir::AttemptDir;
 use herd_launch::follow::open_log;
 
-use crate::merge::SETUP_RANK;
+use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -85,7 +85,12 @@ impl LogFiles {
         let attempt = self.attempt.as_ref()?;
         if rank == SETUP_RANK {
             let name = self.nodes.get(node)?;
-            return Some(attempt.path().join("nodes").join(name).join("setup.log"));
+            let file = if stream == LAUNCHER_STREAM {
+                "mpirun.log"
+            } else {
+                "setup.log"
+            };
+            return Some(attempt.path().join("nodes").join(name).join(file));
         }
         let logs = attempt.rank_logs(rank);
         Some(if stream == 1 {
@@ -108,6 +113,13 @@ mod tests {
     struct Fixture {
         _home: tempfile::TempDir,
         attempt: AttemptDir,
+    }
+
+    impl Fixture {
+        fn files(&self, nodes: &[&str]) -> LogFiles {
+            let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
+            LogFiles::new(self.attempt.clone(), nodes)
+        }
     }
 
     fn fixture() -> Fixture {
@@ -134,8 +146,8 @@ mod tests {
     fn i7_each_byte_is_given_out_once_and_none_beyond_what_was_told() {
         let fixture = fixture();
         let logs = fixture.attempt.create_rank(3).unwrap();
-        let mut files = LogFiles::new(fixture.attempt.clone(), vec!["node0".to_owned()]);
-        let text: Vec<u8> = (0..READ_BYTES * 2 + 7).map(|n| (n % 251) as u8).collect();
+        let mut files = fixture.files(&["node0"]);
+        let text: Vec<u8> = (0..=250).cycle().take(READ_BYTES * 2 + 7).collect();
         fs::write(&logs.stdout, &text).unwrap();
         let source = (0, 3, 1);
         assert_eq!(read(&mut files, source, 5), text[..5]);
@@ -154,7 +166,7 @@ mod tests {
     fn i7_what_cannot_be_read_now_is_read_later() {
         let fixture = fixture();
         let setup = fixture.attempt.setup_log("node0").unwrap();
-        let mut files = LogFiles::new(fixture.attempt.clone(), vec!["node0".to_owned()]);
+        let mut files = fixture.files(&["node0"]);
         let source = (0, SETUP_RANK, 0);
         assert_eq!(read(&mut files, source, 4), b"");
         assert_eq!(files.behind(), [source]);
@@ -166,7 +178,7 @@ mod tests {
     #[test]
     fn a_peer_names_no_file_of_its_choice() {
         let fixture = fixture();
-        let mut files = LogFiles::new(fixture.attempt.clone(), Vec::new());
+        let mut files = fixture.files(&[]);
         assert_eq!(read(&mut files, (7, SETUP_RANK, 0), 4), b"");
         assert_eq!(read(&mut files, (7, 12_345, 9), 4), b"");
         // A pipe in a log's place must not hold up the driver.

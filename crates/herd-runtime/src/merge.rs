@@ -19,6 +19,9 @@ use crate::log_files::LogFiles;
 /// The rank that stands for setup in log frames.
 pub(crate) const SETUP_RANK: u32 = HERD;
 
+/// The stream of [`SETUP_RANK`] that is the output of what starts the ranks (`mpirun`).
+pub(crate) const LAUNCHER_STREAM: u8 = 3;
+
 /// Bytes of one task's output that merged output has.
 const TASK_SHOWN: u64 = 64 * 1024;
 
@@ -88,12 +91,12 @@ impl Merger {
     }
 
     fn take(&mut self, source: (usize, u32, u8), bytes: &[u8], now_ms: u64) {
-        let (node, rank, _) = source;
+        let (node, rank, stream) = source;
         if !self.prefixed && rank != SETUP_RANK {
             self.write(source, 0, now_ms, |text| text.extend_from_slice(bytes));
             return;
         }
-        let prefix = prefix(node, rank);
+        let prefix = prefix(node, rank, stream);
         let mut splitter = self.streams.remove(&source).unwrap_or_default();
         // In small parts: prefixes can make many times the bytes of short lines.
         for part in bytes.chunks(MERGED_AT_ONCE) {
@@ -128,8 +131,8 @@ impl Merger {
             self.read(source, 0, now_ms);
         }
         for (source, mut splitter) in std::mem::take(&mut self.streams) {
-            let (node, rank, _) = source;
-            let prefix = prefix(node, rank);
+            let (node, rank, stream) = source;
+            let prefix = prefix(node, rank, stream);
             self.write(source, prefix.len(), now_ms, |text| {
                 splitter.finish(|line| push(text, &prefix, line));
             });
@@ -187,10 +190,10 @@ fn push(lines: &mut Vec<u8>, prefix: &str, line: Line<'_>) {
     lines.push(b'\n');
 }
 
-fn prefix(node: usize, rank: u32) -> String {
-    if rank == SETUP_RANK {
-        format!("(node{node}, setup) ")
-    } else {
-        format!("(node{node}, rank={rank}) ")
+fn prefix(node: usize, rank: u32, stream: u8) -> String {
+    match (rank, stream) {
+        (SETUP_RANK, LAUNCHER_STREAM) => format!("(node{node}, mpirun) "),
+        (SETUP_RANK, _) => format!("(node{node}, setup) "),
+        _ => format!("(node{node}, rank={rank}) "),
     }
 }

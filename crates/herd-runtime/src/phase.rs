@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
-use crate::merge::SETUP_RANK;
+use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
 
 /// Bytes of the end of a stream that are looked at for its last lines.
 const TAIL_BYTES: u64 = 8 * 1024;
@@ -41,6 +41,8 @@ pub(crate) enum PhaseEvent {
     Log(LogFrame),
     /// A rank ended.
     Ended(Box<RankResult>),
+    /// Every process has ended of a phase that is held.
+    Idle,
     /// Every process has ended and every byte was told.
     Done {
         phase: Phase,
@@ -73,8 +75,12 @@ pub(crate) struct PhaseRun {
     followed: Vec<FileId>,
     /// Stop was asked for: ends from here on are ours.
     stopped: bool,
-    /// The phase is here for what node 0 runs, and lasts until it is finished or stopped.
-    serving: bool,
+    /// The phase lasts until it is finished or stopped, even when its own processes have ended.
+    held: bool,
+    /// All processes and their groups have ended.
+    exhausted: bool,
+    /// How the process that starts the ranks ended.
+    launcher: Option<LauncherEnd>,
     /// Children of this process that are not the phase's and outlive it.
     spared: Vec<Pid>,
     setup: Option<SetupResult>,
@@ -84,10 +90,36 @@ pub(crate) struct PhaseRun {
 
 struct Process {
     rank: u32,
-    stdout: PathBuf,
-    stderr: PathBuf,
-    error_file: PathBuf,
+    files: RankFiles,
 }
+
+/// The files of one rank.
+pub(crate) struct RankFiles {
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
+    pub(crate) error_file: PathBuf,
+}
+
+impl RankFiles {
+    pub(crate) fn of(attempt_dir: &Path, rank: u32) -> Self {
+        let directory = attempt_dir.join("ranks").join(rank.to_string());
+        Self {
+            stdout: directory.join("stdout.log"),
+            stderr: directory.join("stderr.log"),
+            error_file: directory.join("error.json"),
+        }
+    }
+}
+
+/// How the process that starts the ranks ended.
+pub(crate) struct LauncherEnd {
+    pub(crate) end: ProcessEnd,
+    /// The last lines it wrote, where it failed.
+    pub(crate) last_lines: Vec<String>,
+}
+
+/// Stands for the process that starts the ranks.
+const LAUNCHER: u32 = SETUP_RANK - 1;
 
 /// Identifies a followed file: rank and stream.
 fn file_id(rank: u32, stream: u8) -> FileId {
@@ -95,9 +127,25 @@ fn file_id(rank: u32, stream: u8) -> FileId {
 }
 
 impl PhaseRun {
-    /// Starts the phase. What cannot start is told as an end of its own.
-    pub(crate) fn start(assign: &Assign, phase: Phase, meeting: &Meeting) -> Self {
-        let mut run = Self {
+    /// A phase without processes so far, which lasts until it is finished or stopped.
+    pub(crate) fn held(assign: &Assign, phase: Phase) -> Self {
+        Self {
+            held: true,
+            ..Self::empty(assign, phase)
+        }
+    }
+
+    /// A phase whose first rank could not be started.
+    pub(crate) fn failed(assign: &Assign, phase: Phase, why: String, code: u8) -> Self {
+        let mut run = Self::empty(assign, phase);
+        let mut result = run.without_start(assign.first_rank, code);
+        result.start_error = Some(why);
+        run.pending.push_back(PhaseEvent::Ended(Box::new(result)));
+        run
+    }
+
+    fn empty(assign: &Assign, phase: Phase) -> Self {
+        Self {
             phase,
             node: assign.node,
             clock: Clock::start(),
@@ -110,14 +158,20 @@ impl PhaseRun {
             processes: Vec::new(),
             followed: Vec::new(),
             stopped: false,
-            serving: phase == Phase::Run
-                && assign.node > 0
-                && matches!(assign.plan.job_type, JobType::Mpi | JobType::Ray),
+            held: false,
+            exhausted: false,
+            launcher: None,
             spared: Vec::new(),
             setup: None,
             pending: VecDeque::new(),
             stage: Stage::Running,
-        };
+        }
+    }
+
+    /// Starts the phase. What cannot start is told as an end of its own.
+    pub(crate) fn start(assign: &Assign, phase: Phase, meeting: &Meeting) -> Self {
+        let mut run = Self::empty(assign, phase);
+        run.held = phase == Phase::Run && assign.node > 0 && assign.plan.job_type == JobType::Ray;
         let mut children = Vec::new();
         let started = match phase {
             Phase::Setup => run.start_setup(assign, &mut children),
@@ -137,20 +191,23 @@ impl PhaseRun {
             if let Some(event) = self.pending.pop_front() {
                 return event;
             }
+            if self.exhausted && !self.held && matches!(self.stage, Stage::Running) {
+                self.sweep();
+            }
             match &mut self.stage {
                 Stage::Running => tokio::select! {
                     // Ends first: a failing rank stops its peers however much they write.
                     biased;
-                    exit = self.group.next_exit(), if !self.serving => match exit {
-                        Some((index, exit)) => self.ended(index, &exit),
-                        // As nearly always: there is no work for a thread.
-                        None if !tree::has_children() => self.drain(),
-                        None => {
-                            let spared = std::mem::take(&mut self.spared);
-                            self.stage =
-                                Stage::Sweeping(spawn_blocking(move || end_leftovers(&spared)));
+                    exit = self.group.next_exit(), if !self.exhausted => {
+                        if let Some((index, exit)) = exit {
+                            self.ended(index, &exit);
+                            continue;
                         }
-                    },
+                        self.exhausted = true;
+                        if self.held {
+                            return PhaseEvent::Idle;
+                        }
+                    }
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
                     }
@@ -182,7 +239,7 @@ impl PhaseRun {
     /// Asks the processes to end; asked again, kills them.
     pub(crate) fn stop(&mut self, signal: i32, grace: Duration) {
         self.stopped = true;
-        self.serving = false;
+        self.held = false;
         self.group.stop(
             Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
             grace,
@@ -194,9 +251,39 @@ impl PhaseRun {
         self.spared = pids;
     }
 
-    /// What node 0 ran is over: a phase that only served ends.
+    /// A phase that was held ends with its processes.
     pub(crate) fn finish(&mut self) {
-        self.serving = false;
+        self.held = false;
+    }
+
+    /// Starts the process that starts the ranks; what it writes is followed.
+    pub(crate) fn launch(&mut self, spec: ProcessSpec) -> Result<(), SpawnError> {
+        let log = match &spec.stdout {
+            Output::File(path) => path.clone(),
+            _ => PathBuf::new(),
+        };
+        let child = spawn(spec)?;
+        self.follow(SETUP_RANK, LAUNCHER_STREAM, &log);
+        self.processes.push(Process {
+            rank: LAUNCHER,
+            files: RankFiles {
+                stdout: log.clone(),
+                stderr: log,
+                error_file: PathBuf::new(),
+            },
+        });
+        self.group = Group::from_children(vec![child]);
+        Ok(())
+    }
+
+    /// Whether all its processes have ended.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// How the process that starts the ranks ended, once.
+    pub(crate) fn take_launcher_end(&mut self) -> Option<LauncherEnd> {
+        self.launcher.take()
     }
 
     /// Ends everything now, bounded by `grace` and the time that killing takes.
@@ -204,6 +291,17 @@ impl PhaseRun {
         self.stop(signal, grace);
         while self.group.next_exit().await.is_some() {}
         end_leftovers(&[]);
+    }
+
+    /// Ends what the processes left behind; where that is nothing, as nearly always, there is no
+    /// work for a thread.
+    fn sweep(&mut self) {
+        let spared = std::mem::take(&mut self.spared);
+        if tree::has_children() {
+            self.stage = Stage::Sweeping(spawn_blocking(move || end_leftovers(&spared)));
+        } else {
+            self.drain();
+        }
     }
 
     /// Nobody is left who could write.
@@ -264,9 +362,11 @@ impl PhaseRun {
                 self.follow(SETUP_RANK, 0, &log);
                 self.processes.push(Process {
                     rank: SETUP_RANK,
-                    stdout: log.clone(),
-                    stderr: log,
-                    error_file: PathBuf::new(),
+                    files: RankFiles {
+                        stdout: log.clone(),
+                        stderr: log,
+                        error_file: PathBuf::new(),
+                    },
                 });
                 children.push(child);
                 true
@@ -294,19 +394,11 @@ impl PhaseRun {
         let argv = command::argv(run, assign.plan.login_shell);
         for local_rank in 0..assign.plan.ranks_per_node {
             let rank = assign.first_rank + local_rank;
-            let dir = Path::new(&assign.attempt_dir)
-                .join("ranks")
-                .join(rank.to_string());
-            let process = Process {
-                rank,
-                stdout: dir.join("stdout.log"),
-                stderr: dir.join("stderr.log"),
-                error_file: dir.join("error.json"),
-            };
+            let files = RankFiles::of(Path::new(&assign.attempt_dir), rank);
             let mut env = environment::of_rank(assign, local_rank, meeting);
             env.insert(
                 "TORCHELASTIC_ERROR_FILE".to_owned(),
-                process.error_file.to_string_lossy().into_owned(),
+                files.error_file.to_string_lossy().into_owned(),
             );
             let spec = ProcessSpec {
                 argv: argv.clone(),
@@ -317,17 +409,17 @@ impl PhaseRun {
                 } else {
                     Stdin::Null
                 },
-                stdout: Output::File(process.stdout.clone()),
-                stderr: Output::File(process.stderr.clone()),
+                stdout: Output::File(files.stdout.clone()),
+                stderr: Output::File(files.stderr.clone()),
                 cpus: assign.cpus.clone(),
                 nofile: None,
                 keep_fds: Vec::new(),
             };
             match spawn(spec) {
                 Ok(child) => {
-                    self.follow(rank, 1, &process.stdout);
-                    self.follow(rank, 2, &process.stderr);
-                    self.processes.push(process);
+                    self.follow(rank, 1, &files.stdout);
+                    self.follow(rank, 2, &files.stderr);
+                    self.processes.push(Process { rank, files });
                     self.pending.push_back(PhaseEvent::Started {
                         rank,
                         pid: child.pid(),
@@ -346,12 +438,19 @@ impl PhaseRun {
 
     fn not_started(&self, rank: u32, error: &SpawnError) -> RankResult {
         RankResult {
+            start_error: Some(chain(error)),
+            ..self.without_start(rank, error.exit_code())
+        }
+    }
+
+    fn without_start(&self, rank: u32, code: u8) -> RankResult {
+        RankResult {
             rank,
             node: self.node,
-            end: ProcessEnd::Exited(error.exit_code()),
+            end: ProcessEnd::Exited(code),
             ended_ms: self.clock.now_ms(),
             stopped: false,
-            start_error: Some(chain(error)),
+            start_error: None,
             error: None,
             last_lines: Vec::new(),
             cpu_ms: 0,
@@ -359,7 +458,7 @@ impl PhaseRun {
         }
     }
 
-    fn follow(&mut self, rank: u32, stream: u8, path: &Path) {
+    pub(crate) fn follow(&mut self, rank: u32, stream: u8, path: &Path) {
         let id = file_id(rank, stream);
         self.follower.add(id, path);
         self.followed.push(id);
@@ -370,9 +469,16 @@ impl PhaseRun {
             return;
         };
         let failed = !exit.end.is_success();
+        if process.rank == LAUNCHER {
+            self.launcher = Some(LauncherEnd {
+                end: exit.end,
+                last_lines: last_lines(&process.files.stdout),
+            });
+            return;
+        }
         if process.rank == SETUP_RANK {
             let last_lines = if failed {
-                last_lines(&process.stdout)
+                last_lines(&process.files.stdout)
             } else {
                 Vec::new()
             };
@@ -392,14 +498,14 @@ impl PhaseRun {
                 stopped: exit.stopped,
                 start_error: None,
                 error: if failed {
-                    herd_launch::error_file::read_error_file(&process.error_file)
+                    herd_launch::error_file::read_error_file(&process.files.error_file)
                         .ok()
                         .flatten()
                 } else {
                     None
                 },
                 last_lines: if failed {
-                    last_lines(&process.stderr)
+                    last_lines(&process.files.stderr)
                 } else {
                     Vec::new()
                 },
@@ -445,7 +551,7 @@ pub(crate) fn complete(
 }
 
 /// The last lines of a file, bounded in bytes and lines; nothing where it cannot be read.
-fn last_lines(path: &Path) -> Vec<String> {
+pub(crate) fn last_lines(path: &Path) -> Vec<String> {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();

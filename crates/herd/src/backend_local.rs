@@ -182,3 +182,9 @@ pub(crate) fn rsh(args: &[OsString]) -> Result<u8, ExpectedError> {
     herd_runtime::rsh::run(args.iter().cloned())
         .map_err(|error| ExpectedError::failed("run a command on another node", error))
 }
+
+/// `herd shim`.
+pub(crate) fn shim(args: &[OsString]) -> Result<u8, ExpectedError> {
+    herd_runtime::mpi::shim::run(args.iter().cloned())
+        .map_err(|error| ExpectedError::failed("run an MPI rank", error))
+}

@@ -73,12 +73,7 @@ pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
         });
     };
     match spec.job_type {
-        JobType::Command | JobType::Pytorch => {}
-        JobType::Mpi => refuse(
-            "type",
-            "MPI ranks are not started by this release",
-            "use `type: command` with your own mpirun on one node",
-        ),
+        JobType::Command | JobType::Pytorch | JobType::Mpi => {}
         JobType::Ray => refuse(
             "type",
             "Ray clusters are not started by this release",
