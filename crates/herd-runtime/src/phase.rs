@@ -10,6 +10,7 @@ use std::time::Duration;
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
 use herd_core::spec::JobType;
+use herd_launch::cgroup::MemoryWatch;
 use herd_launch::follow::{FileId, Followed, Follower};
 use herd_launch::{
     Child, ExitInfo, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
@@ -81,6 +82,7 @@ pub(crate) struct PhaseRun {
     exhausted: bool,
     /// How the process that starts the ranks ended.
     launcher: Option<LauncherEnd>,
+    memory: MemoryWatch,
     /// Children of this process that are not the phase's and outlive it.
     spared: Vec<Pid>,
     setup: Option<SetupResult>,
@@ -161,6 +163,7 @@ impl PhaseRun {
             held: false,
             exhausted: false,
             launcher: None,
+            memory: MemoryWatch::start(),
             spared: Vec::new(),
             setup: None,
             pending: VecDeque::new(),
@@ -455,6 +458,7 @@ impl PhaseRun {
             last_lines: Vec::new(),
             cpu_ms: 0,
             peak_kib: 0,
+            out_of_memory: false,
         }
     }
 
@@ -511,6 +515,7 @@ impl PhaseRun {
                 },
                 cpu_ms: exit.cpu_ms,
                 peak_kib: exit.peak_kib,
+                out_of_memory: failed && !exit.stopped && self.memory.has_killed(),
             })));
     }
 }

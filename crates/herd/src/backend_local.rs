@@ -34,7 +34,7 @@ fn look() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
     BackendFacts {
-        memory_enforced: crate::machine::writable_cgroup().is_some(),
+        memory_enforced: herd_launch::cgroup::Parent::find().is_some(),
         ..BackendFacts::local(cpus, crate::machine::gpu_devices().usable)
     }
 }

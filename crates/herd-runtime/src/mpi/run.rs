@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use herd_core::exit::{self, ProcessEnd};
 use herd_core::result::RankResult;
+use herd_launch::cgroup::MemoryWatch;
 use herd_launch::{Output, Pid, ProcessSpec, SpawnError, Stdin};
 use herd_link::message::{Assign, Phase};
 use thiserror::Error;
@@ -73,6 +74,7 @@ pub(crate) struct MpiRun {
     ranks_here: u32,
     attempt_dir: PathBuf,
     clock: Clock,
+    memory: MemoryWatch,
     ended: BTreeSet<u32>,
     failed: bool,
     stopped: bool,
@@ -122,6 +124,7 @@ impl MpiRun {
             ranks_here: assign.plan.ranks_per_node,
             attempt_dir,
             clock: Clock::start(),
+            memory: MemoryWatch::start(),
             ended: BTreeSet::new(),
             failed: false,
             stopped: false,
@@ -321,6 +324,7 @@ impl MpiRun {
                 result.cpu_ms = cpu_ms;
                 result.peak_kib = peak_kib;
                 if failed {
+                    result.out_of_memory = !self.stopped && self.memory.has_killed();
                     result.error = herd_launch::error_file::read_error_file(&files.error_file)
                         .ok()
                         .flatten();
@@ -388,6 +392,7 @@ impl MpiRun {
             last_lines: Vec::new(),
             cpu_ms: 0,
             peak_kib: 0,
+            out_of_memory: false,
         }
     }
 }
