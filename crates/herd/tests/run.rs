@@ -231,6 +231,23 @@ fn retry_makes_a_new_attempt() {
 }
 
 #[test]
+fn a_job_that_waits_for_its_next_attempt_can_be_cancelled() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "retry: {max: 2, on: ['exit:75'], backoff: 1h}\nrun: exit 75\n",
+    );
+    let submitted = herd.run(&["submit", "job.yaml"]);
+    let id = stdout(&submitted).trim().to_owned();
+    let status = || stdout(&herd.run(&["status", &id]));
+    eventually("the wait for the next attempt", || {
+        status().contains("retries after")
+    });
+    assert_code(&herd.run(&["cancel", &id]), 0);
+    eventually("the end", || status().contains("CANCELLED"));
+}
+
+#[test]
 fn an_array_has_a_log_and_a_code_for_each_task_and_the_first_failure_is_the_jobs() {
     let herd = Herd::new();
     herd.file(

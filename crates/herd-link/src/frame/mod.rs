@@ -42,7 +42,8 @@ pub struct LogFrame {
     pub task: Option<u32>,
     /// Place of the first byte in the log's file.
     pub offset: u64,
-    /// The bytes, exactly as written.
+    /// The bytes, exactly as written. None: the file has grown to `offset`, and the receiver, who
+    /// has it at hand, reads it itself.
     pub bytes: Vec<u8>,
 }
 
