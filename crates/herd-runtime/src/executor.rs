@@ -192,15 +192,24 @@ impl Executor {
                     // The coordinator is gone: nobody would hear of what follows.
                     None => return Ok(()),
                 },
-                event = next_event(&mut self.phase), if room => self.report(event).await,
+                event = next_event(&mut self.phase), if room => {
+                    self.report(event).await;
+                    // What is there with it travels with it: each flush wakes the coordinator.
+                    while self.uplink.has_room() {
+                        let Some(event) = event_now(&mut self.phase).await else { break };
+                        self.report(event).await;
+                    }
+                }
                 said = self.sessions.next(), if room => match said {
                     FromSession::Stdio(frame) => self.uplink.send(Frame::Stdio(frame)).await,
                     FromSession::Message(message) => {
                         self.uplink.send_json(&ToCoordinator::Session(message)).await;
                     }
                 },
-                ended = self.tasks.next(), if room => {
-                    self.uplink.send_json(&ToCoordinator::TaskEnded(ended)).await;
+                told = self.tasks.next(), if room => {
+                    for message in told {
+                        self.uplink.send_json(&message).await;
+                    }
                 }
                 () = more_room, if !room => {}
                 _ = terminate.recv() => return Ok(()),
@@ -242,11 +251,12 @@ impl Executor {
             }
             FromCoordinator::Pause => self.pause = Some(self.pause.take().unwrap_or_default()),
             FromCoordinator::Resume => self.go_on(),
-            FromCoordinator::RunTask { index } => {
+            FromCoordinator::RunTasks { slots, tasks } => {
                 if let Some(assign) = &self.assign {
-                    self.tasks.start(assign, index);
+                    self.tasks.run(assign, slots, tasks);
                 }
             }
+            FromCoordinator::ReturnTasks { count } => self.tasks.give_back(count),
             FromCoordinator::Session(message) => {
                 if let Some(assign) = &self.assign {
                     self.sessions.obey(assign, message);
@@ -303,5 +313,14 @@ async fn next_event(phase: &mut Option<Running>) -> PhaseEvent {
     match phase {
         Some(phase) => phase.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The phase's next event where it need not be waited for.
+async fn event_now(phase: &mut Option<Running>) -> Option<PhaseEvent> {
+    tokio::select! {
+        biased;
+        event = next_event(phase) => Some(event),
+        () = std::future::ready(()) => None,
     }
 }

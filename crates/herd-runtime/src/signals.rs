@@ -3,6 +3,7 @@
 use std::io;
 
 use herd_launch::Signal as Number;
+use herd_launch::sys;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a signal asks for.
@@ -31,7 +32,8 @@ pub struct Signals {
 impl Signals {
     /// Begins to watch. From here on these signals no longer end the process by themselves.
     pub fn watch() -> io::Result<Self> {
-        let hangup_ignored = hangup_is_ignored();
+        // Before the runtime takes the signal over.
+        let hangup_ignored = sys::is_ignored(nix::sys::signal::Signal::SIGHUP);
         Ok(Self {
             hangup: if hangup_ignored {
                 None
@@ -81,14 +83,4 @@ impl Signals {
             _ = self.go_on.recv() => Asked::Resume,
         }
     }
-}
-
-/// Whether SIGHUP was ignored when this process began (nohup), by the kernel's own account.
-fn hangup_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0);
-    mask & 1 == 1
 }

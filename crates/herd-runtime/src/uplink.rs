@@ -20,6 +20,8 @@ use crate::executor::{HEARTBEAT, LEASE};
 
 /// Frames that wait in either direction between the executor and this task.
 const QUEUE: usize = 16;
+/// Frames that may come of one thing that happened on the node.
+const ROOM: usize = 4;
 /// Bound on one try to reach the coordinator.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that wait for the socket before nothing more is taken to be sent.
@@ -103,9 +105,9 @@ impl Uplink {
         }
     }
 
-    /// Whether [`Uplink::send`] takes a frame now.
+    /// Whether [`Uplink::send`] takes a few frames now.
     pub(crate) fn has_room(&self) -> bool {
-        self.outgoing.capacity() > 0
+        self.outgoing.capacity() >= ROOM
     }
 
     /// Waits until there is room. Cancel-safe.
@@ -113,7 +115,7 @@ impl Uplink {
         let outgoing = self.outgoing.clone();
         async move {
             // Closed, it is the receiving side that tells of it.
-            if outgoing.reserve().await.is_err() {
+            if outgoing.reserve_many(ROOM).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
