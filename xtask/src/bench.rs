@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::table::{Row, markdown};
-use crate::{memory, throughput};
+use crate::{arrays, memory, throughput};
 
 /// Runs of measurements that take seconds each.
 const SLOW_RUNS: usize = 3;
@@ -24,7 +24,13 @@ pub(crate) fn run(runs: usize) -> Result<String> {
     let mut rows = start_times(&herd, runs)?;
     rows.extend(memory::measure(&herd, runs.min(SLOW_RUNS))?);
     rows.extend(throughput::measure(&herd, runs.min(SLOW_RUNS))?);
-    Ok(markdown(&rows))
+    let arrays = arrays::measure(&herd, runs.min(SLOW_RUNS))?;
+    Ok(format!("{}\n{arrays}", markdown(&rows)))
+}
+
+/// Builds the programs and measures arrays only.
+pub(crate) fn arrays_alone(runs: usize) -> Result<String> {
+    arrays::measure(&build()?, runs.min(SLOW_RUNS))
 }
 
 /// Builds `herd` and `herd-node` as they are released; the path of `herd`, beside which

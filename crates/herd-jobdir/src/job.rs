@@ -164,14 +164,17 @@ impl JobDir {
         task_log_in(&self.path.join("tasks"), index)
     }
 
-    /// Directory of a task's log; made by [`JobDir::create_task_dir`].
-    pub fn task_dir(&self, index: u32) -> PathBuf {
-        task_dir_in(&self.path.join("tasks"), index)
-    }
-
-    /// Makes the directory of a task's log.
-    pub fn create_task_dir(&self, index: u32) -> Result<(), JobDirError> {
-        files::create_dir(&self.task_dir(index))
+    /// Makes the directories of these tasks' logs. Where the indices are sorted, each once.
+    pub fn create_task_dirs(&self, indices: &[u32]) -> Result<(), JobDirError> {
+        let tasks = self.path.join("tasks");
+        let together =
+            |one: &u32, next: &u32| one / TASKS_PER_DIRECTORY == next / TASKS_PER_DIRECTORY;
+        for group in indices.chunk_by(together) {
+            if let Some(&first) = group.first() {
+                files::create_dir(&task_dir_in(&tasks, first))?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens `tasks.jsonl` for appending.

@@ -46,8 +46,17 @@ pub enum ToCoordinator {
         #[serde(default)]
         setup: Option<SetupResult>,
     },
-    /// A task of an array ended.
-    TaskEnded(TaskResult),
+    /// Tasks of an array ended.
+    TasksEnded {
+        /// In the order of their ends.
+        results: Vec<TaskResult>,
+    },
+    /// These tasks were not begun here and will not be: the answer to
+    /// [`FromCoordinator::ReturnTasks`], and said after a cancel.
+    TasksReturned {
+        /// Array indices.
+        indices: Vec<u32>,
+    },
     /// A message of the coordinator has a type that this executor does not know.
     NotUnderstood,
     /// About a command that a client runs on a node.
@@ -120,10 +129,17 @@ pub enum FromCoordinator {
         /// Where ranks meet: a port that was free on node 0.
         meeting_port: u16,
     },
-    /// Begin a task of an array.
-    RunTask {
-        /// Array index.
-        index: u32,
+    /// Run these tasks of an array, in this order, after those that were sent before.
+    RunTasks {
+        /// How many may run at once on this node.
+        slots: u32,
+        /// The tasks.
+        tasks: Vec<Task>,
+    },
+    /// Give back tasks that have not begun, those that would begin last: another node is idle.
+    ReturnTasks {
+        /// At most this many.
+        count: u32,
     },
     /// Stop what runs; sent again, stop it at once.
     Cancel {
@@ -148,6 +164,15 @@ pub enum FromCoordinator {
     /// A type that this release does not know.
     #[serde(other)]
     Unknown,
+}
+
+/// One attempt at a task of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Array index.
+    pub index: u32,
+    /// Attempt at this task, from 1.
+    pub attempt: u32,
 }
 
 /// One node's part of the plan.

@@ -205,9 +205,10 @@ impl Executor {
                         self.sender.send_json(&message).await.map_err(link_error)?;
                     }
                 },
-                ended = self.tasks.next() => {
-                    let message = ToCoordinator::TaskEnded(ended);
-                    self.sender.send_json(&message).await.map_err(link_error)?;
+                told = self.tasks.next() => {
+                    for message in told {
+                        self.sender.send_json(&message).await.map_err(link_error)?;
+                    }
                 }
                 _ = beat.tick() => {
                     if self.heard.elapsed() > LEASE {
@@ -250,11 +251,12 @@ impl Executor {
                 }
                 self.tasks.stop(signal, grace);
             }
-            FromCoordinator::RunTask { index } => {
+            FromCoordinator::RunTasks { slots, tasks } => {
                 if let Some(assign) = &self.assign {
-                    self.tasks.start(assign, index);
+                    self.tasks.run(assign, slots, tasks);
                 }
             }
+            FromCoordinator::ReturnTasks { count } => self.tasks.give_back(count),
             FromCoordinator::Session(message) => {
                 if let Some(assign) = &self.assign {
                     self.sessions.obey(assign, message);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use herd_core::plan::Plan;
@@ -61,10 +61,17 @@ impl Merger {
 
     /// Takes the output of an array task that has ended, up to [`TASK_SHOWN`]; its own log has all.
     pub(crate) fn merge_task(&mut self, directory: &Path, task: &TaskResult, now_ms: u64) {
+        let wanted = task.log_bytes.unwrap_or(TASK_SHOWN).min(TASK_SHOWN);
+        if wanted == 0 {
+            return;
+        }
         let path = task_log_in(directory, task.index);
         let mut bytes = Vec::new();
         // What cannot be read is not shown; the task's end is known without it.
-        let read = File::open(path).and_then(|file| file.take(TASK_SHOWN).read_to_end(&mut bytes));
+        let read = File::open(path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(task.log_offset))?;
+            file.take(wanted).read_to_end(&mut bytes)
+        });
         if read.is_err() || bytes.is_empty() {
             return;
         }

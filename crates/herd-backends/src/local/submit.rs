@@ -80,13 +80,6 @@ pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
             "use `type: command` with a script that starts Ray itself on one node",
         ),
     }
-    if spec.array.is_some() && spec.retry.is_some() {
-        refuse(
-            "retry",
-            "tasks of an array are not retried by this release",
-            "leave out `retry`, and submit the failed indices again",
-        );
-    }
     refused
 }
 

@@ -57,7 +57,7 @@ pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDi
         exit_code: end.exit_code,
         attempts: attempt.number(),
         ended_ms: end.ended_ms,
-        tasks: count_tasks(&job.read_tasks()?),
+        tasks: count_tasks(job, true)?,
     };
     once(job.write_result(&result, Durability::Machine))?;
     job.delete_secrets()?;

@@ -9,16 +9,16 @@ mod seen;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 
 use herd_core::JobId;
 use herd_core::exit::ProcessEnd;
-use herd_core::result::{Failure, TaskCounts, TaskResult};
+use herd_core::result::{Failure, TaskCounts};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::{DriverInfo, Liveness};
 use crate::error::JobDirError;
 use crate::job::JobDir;
+use crate::tasks::count;
 use facts::Facts;
 pub use lost::{finish_lost, is_over};
 
@@ -127,7 +127,7 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
     }
     let tasks = match facts.result.as_ref().and_then(|result| result.tasks) {
         Some(counts) => Some(counts),
-        None => count_tasks(&job.read_tasks()?),
+        None => count_tasks(job, facts.result.is_some())?,
     };
     let brief = facts.brief();
     let failure = facts
@@ -147,27 +147,15 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
     })
 }
 
-/// Counts by outcome; the last attempt of a task counts.
-fn count_tasks(results: &[TaskResult]) -> Option<TaskCounts> {
-    if results.is_empty() {
-        return None;
-    }
-    let latest: BTreeMap<u32, bool> = results
-        .iter()
-        .map(|task| {
-            (
-                task.index,
-                task.end.is_success() && task.start_error.is_none(),
-            )
-        })
-        .collect();
-    let total = u32::try_from(latest.len()).unwrap_or(u32::MAX);
-    let succeeded = latest.values().filter(|ok| **ok).count();
-    let succeeded = u32::try_from(succeeded).unwrap_or(u32::MAX);
-    Some(TaskCounts {
-        total,
-        succeeded,
-        failed: total - succeeded,
-        running: 0,
-    })
+/// Tasks of an array by outcome. Without a plan to be read, those that ended are all there are.
+fn count_tasks(job: &JobDir, over: bool) -> Result<Option<TaskCounts>, JobDirError> {
+    let results = job.read_tasks()?;
+    let plan = job.attempt(1).read_plan()?;
+    let total = match plan.and_then(|plan| plan.array) {
+        Some(array) => array.indices.len(),
+        None if results.is_empty() => return Ok(None),
+        None => results.len(),
+    };
+    let total = u32::try_from(total).unwrap_or(u32::MAX);
+    Ok(Some(count(&results, total, over)))
 }

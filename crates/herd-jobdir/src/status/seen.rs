@@ -96,7 +96,7 @@ impl Seen {
                 self.warnings
                     .push(format!("gave up waiting for {wait}: {detail}"));
             }
-            EventKind::Unknown => {}
+            EventKind::TaskRetried { .. } | EventKind::Unknown => {}
         }
     }
 }

@@ -49,7 +49,7 @@ struct Leftovers {
     timer: Pin<Box<Sleep>>,
 }
 
-/// A process that was started, the leader of its own session and process group. Dropped while it
+/// A process that was started, the leader of its own process group. Dropped while it
 /// runs, it is killed with its group.
 pub struct Child {
     pid: Pid,
@@ -92,7 +92,7 @@ impl Child {
         }
     }
 
-    /// Process id; also the id of its process group and session.
+    /// Process id; also the id of its process group.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }

@@ -27,6 +27,17 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// and an empty mask, that the kernel kills when the calling *thread* ends: call it from the main
 /// thread.
 pub fn spawn(spec: ProcessSpec) -> Result<Child, SpawnError> {
+    start(spec, true)
+}
+
+/// As [`spawn`], in the caller's session and a process group of its own (pid = process group): for
+/// a caller without a terminal that starts many short processes. A session is a scheduling group to
+/// the kernel (autogroup), which costs every one of them time to make, to enter and to remove.
+pub fn spawn_in_group(spec: ProcessSpec) -> Result<Child, SpawnError> {
+    start(spec, false)
+}
+
+fn start(spec: ProcessSpec, session: bool) -> Result<Child, SpawnError> {
     let ProcessSpec {
         argv,
         env,
@@ -83,6 +94,7 @@ pub fn spawn(spec: ProcessSpec) -> Result<Child, SpawnError> {
             current: Some(soft).filter(|&n| n != u64::MAX),
             maximum: Some(hard).filter(|&n| n != u64::MAX),
         }),
+        session,
         parent: rustix::process::getpid(),
     };
     match exec.start() {

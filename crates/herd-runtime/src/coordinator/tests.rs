@@ -244,3 +244,57 @@ fn a_node_that_serves_and_does_not_end_is_lost() {
     let actions = coordinator.take_actions();
     assert_eq!(ends(&actions)[0].state, AttemptState::Failed);
 }
+
+/// An array of two tasks, whose task 0 failed and waits for a second try, and task 1 is done.
+fn array_in_a_pause() -> Coordinator {
+    let mut plan = plan();
+    plan.array = Some("0-1".parse().unwrap());
+    plan.retry = Some(herd_core::spec::Retry {
+        max: 1,
+        on: vec![herd_core::spec::RetryOn::Exit(75)],
+        backoff: Some(Span::from_secs(60)),
+    });
+    let mut coordinator = started(plan);
+    let task = |index, code| TaskResult {
+        index,
+        attempt: 1,
+        node: index,
+        end: ProcessEnd::Exited(code),
+        started_ms: 3,
+        ended_ms: 4,
+        start_error: None,
+        log_offset: 0,
+        log_bytes: None,
+        stopped: false,
+        again: false,
+    };
+    coordinator.tasks_ended(0, vec![task(0, 75)], 1000);
+    coordinator.tasks_ended(1, vec![task(1, 0)], 1000);
+    assert!(ends(&coordinator.take_actions()).is_empty());
+    assert_eq!(coordinator.next_due_ms(), Some(61_000));
+    coordinator
+}
+
+#[test]
+fn a_task_runs_again_when_its_pause_is_over() {
+    let mut coordinator = array_in_a_pause();
+    for node in 0..2 {
+        coordinator.heard(node, 60_000);
+    }
+    coordinator.tick(60_999);
+    assert!(coordinator.take_actions().is_empty());
+    coordinator.tick(61_000);
+    let again = |action: &Action| {
+        matches!(action, Action::Send { message: FromCoordinator::RunTasks { tasks, .. }, .. }
+            if tasks.iter().any(|task| (task.index, task.attempt) == (0, 2)))
+    };
+    assert!(coordinator.take_actions().iter().any(again));
+}
+
+#[test]
+fn a_cancel_ends_an_array_that_only_waits_for_pauses() {
+    let mut coordinator = array_in_a_pause();
+    coordinator.cancel(SIGTERM, None, 130, "a test", 2000);
+    let actions = coordinator.take_actions();
+    assert_eq!(ends(&actions)[0].state, AttemptState::Cancelled);
+}

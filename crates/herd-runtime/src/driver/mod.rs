@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use herd_core::event::Event;
 use herd_core::plan::Plan;
-use herd_core::result::AttemptEnd;
+use herd_core::result::{AttemptEnd, TaskResult};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, TaskWriter};
 use herd_launch::cgroup::{Cgroup, Parent};
@@ -66,6 +66,8 @@ pub struct Attempt {
     pub executor: Vec<OsString>,
     /// File with the job's key, for executors.
     pub key_file: PathBuf,
+    /// What earlier attempts of the job did of its array.
+    pub task_history: Vec<TaskResult>,
     /// Where results of array tasks go; present for arrays.
     pub tasks: Option<TaskWriter>,
     /// Directory of the logs of array tasks.
@@ -170,13 +172,14 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .map_err(|(node, source)| DriverError::Executor { node, source })?;
     let names = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
-    let coordinator = Coordinator::new(
+    let mut coordinator = Coordinator::new(
         attempt.plan.clone(),
         names,
         gang_ms,
         attempt.task_slots,
         clock.now_ms(),
     );
+    coordinator.resume_tasks(&attempt.task_history);
     let mut driver = Driver {
         clock,
         coordinator,
@@ -299,6 +302,9 @@ impl Driver {
                     self.coordinator.lost(node, &how, self.clock.now_ms());
                     self.executors.end_orphans();
                 }
+                () = self.clock.at(self.coordinator.next_due_ms()) => {
+                    self.coordinator.tick(self.clock.now_ms());
+                }
                 _ = beat.tick() => {
                     for &id in self.node_connections.values() {
                         self.connections.send(id, &FromCoordinator::Heartbeat);
@@ -380,7 +386,12 @@ impl Driver {
                 self.coordinator.rank_started(node, rank, pid);
             }
             ToCoordinator::RankEnded(result) => self.coordinator.rank_ended(*result, now),
-            ToCoordinator::TaskEnded(result) => self.coordinator.task_ended(result, now),
+            ToCoordinator::TasksEnded { results } => {
+                self.coordinator.tasks_ended(node, results, now);
+            }
+            ToCoordinator::TasksReturned { indices } => {
+                self.coordinator.tasks_returned(node, &indices, now);
+            }
             ToCoordinator::PhaseDone { phase, setup } => {
                 self.coordinator.phase_done(node, phase, setup, now);
             }
@@ -439,7 +450,11 @@ impl Driver {
         let index = u32::try_from(node).unwrap_or(u32::MAX);
         let addresses = self.coordinator.hellos().into_iter();
         Assign {
-            plan: self.plan.clone(),
+            // The tasks of an array come one by one.
+            plan: Plan {
+                array: None,
+                ..self.plan.clone()
+            },
             node: index,
             first_rank: index * self.plan.ranks_per_node,
             node_names: self.coordinator.names(),

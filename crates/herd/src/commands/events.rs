@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
 use herd_core::sentence;
@@ -154,6 +155,19 @@ fn describe(kind: &EventKind, names: &Names) -> (&'static str, String) {
             (
                 "rank-ended",
                 format!("rank {rank} on {}: {end}{by}", node_name(node)),
+            )
+        }
+        EventKind::TaskRetried {
+            task,
+            attempt,
+            end,
+            after_ms,
+        } => {
+            let pause = Duration::from_millis(*after_ms).as_secs_f64();
+            let end = sentence::process_end(*end);
+            (
+                "task-retried",
+                format!("task {task}, attempt {attempt}: {end}, runs again after {pause} s"),
             )
         }
         EventKind::CancelRequested { by } => ("cancel-requested", format!("by {by}")),

@@ -134,9 +134,13 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
             total,
             succeeded,
             failed,
-            running,
+            retrying,
         } = tasks;
-        let text = format!("{succeeded} succeeded, {failed} failed, {running} running of {total}");
+        let again = match retrying {
+            0 => String::new(),
+            _ => format!(", {retrying} failed and to run again"),
+        };
+        let text = format!("{succeeded} succeeded, {failed} failed{again}, of {total}");
         field("Tasks", &text);
     }
     field("Log", &detail.log);

@@ -184,7 +184,7 @@ fn arrays_and_refusals_say_so() {
         total: 10,
         succeeded: 7,
         failed: 3,
-        running: 0,
+        retrying: 0,
     });
     result.attempts = 2;
     let text = summary(&result, &context());
