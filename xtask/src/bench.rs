@@ -119,10 +119,12 @@ fn start_times(herd: &Path, runs: usize) -> Result<Vec<Row>> {
             samples: Vec::new(),
         })
         .collect();
+    // Kept until the end: a file system that has just deleted many files makes new ones slowly.
+    let homes = tempfile::tempdir().context("make a directory for the homes")?;
     // One round more than asked for: the first fills the page cache and is thrown away.
     for round in 0..=runs {
         for (timed, row) in all.iter().zip(&mut rows) {
-            let milliseconds = time_once(timed)?;
+            let milliseconds = time_once(timed, homes.path())?;
             if round > 0 {
                 row.samples.push(milliseconds);
             }
@@ -131,12 +133,14 @@ fn start_times(herd: &Path, runs: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn time_once(timed: &Timed<'_>) -> Result<f64> {
-    let home = tempfile::tempdir().context("make a home for one run")?;
+fn time_once(timed: &Timed<'_>, homes: &Path) -> Result<f64> {
+    let home = tempfile::tempdir_in(homes)
+        .context("make a home for one run")?
+        .keep();
     let mut command = Command::new(timed.program);
     command
         .args(timed.arguments)
-        .env("HERD_HOME", home.path())
+        .env("HERD_HOME", &home)
         .stdout(Stdio::null());
     let begin = Instant::now();
     finish(&mut command)?;
@@ -145,7 +149,7 @@ fn time_once(timed: &Timed<'_>) -> Result<f64> {
         // The job must have ended before its home goes, and before anything else is timed.
         let mut wait = Command::new(timed.program);
         wait.args(["wait", "last"])
-            .env("HERD_HOME", home.path())
+            .env("HERD_HOME", &home)
             .stdout(Stdio::null());
         finish(&mut wait)?;
     }

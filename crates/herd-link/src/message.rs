@@ -201,6 +201,9 @@ pub struct Assign {
     pub tasks_dir: String,
     /// Whether the only rank gets the executor's standard input.
     pub pass_stdin: bool,
+    /// Whether the coordinator reads the logs' files itself: log frames tell their growth alone.
+    #[serde(default)]
+    pub logs_at_hand: bool,
     /// Where commands inside the job reach the coordinator.
     #[serde(default)]
     pub coordinator: String,

@@ -18,7 +18,7 @@ use herd_jobdir::{AttemptDir, DriverInfo, Home, JobDir, JobDirError, tasks};
 use herd_launch::cgroup;
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, NodePlan};
+use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, NodePlan};
 use herd_runtime::signals::Signals;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -40,6 +40,8 @@ pub struct DriveOptions {
     pub executor: Vec<OsString>,
     /// Whether a job with one rank reads this process's standard input.
     pub pass_stdin: bool,
+    /// Who is told when the job's merged log has grown.
+    pub log_grown: Option<LogGrown>,
 }
 
 /// Why a job could not be driven to its result.
@@ -105,8 +107,6 @@ pub async fn drive(
             source,
         })?;
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
-    // Before there is a port, a signal to this process is how the job is cancelled.
-    first.write_driver(&DriverInfo::of_this_process(String::new()))?;
     let outcome = attempts(home, job, &first, options, &mut signals).await;
     job.delete_secrets()?;
     let clock = Clock::start();
@@ -203,13 +203,16 @@ async fn attempts(
             tasks: plan.array.as_ref().map(|_| job.task_writer()).transpose()?,
             tasks_dir: job.path().join("tasks"),
             // Leased CPUs, else all.
-            task_slots: match plan.resources.cpus {
-                Some(cpus) => cpus.saturating_mul(plan.nodes),
-                None => Machine::of_this_process().cpus,
+            task_slots: match (&plan.array, plan.resources.cpus) {
+                (None, _) => 1,
+                (Some(_), Some(cpus)) => cpus.saturating_mul(plan.nodes),
+                (Some(_), None) => machine::cpus(),
             },
             executor: options.executor.clone(),
             key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
+            logs_at_hand: true,
+            log_grown: options.log_grown.clone(),
             plan: plan.clone(),
         };
         let end = Box::pin(driver::run(attempt, signals))
@@ -389,7 +392,10 @@ fn share<T: Clone>(all: &[T], index: usize, each: u32) -> Vec<T> {
         .collect()
 }
 
+/// Says why the job waits, and who is to be told when it need not any more: before there is a port,
+/// a signal to this process is how a job is cancelled.
 fn note_queued(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), DriveError> {
+    dir.write_driver(&DriverInfo::of_this_process(String::new()))?;
     dir.event_writer()?.write(&Event {
         time_ms: clock.now_ms(),
         kind: EventKind::Job {

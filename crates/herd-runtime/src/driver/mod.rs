@@ -27,6 +27,8 @@ use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
+use crate::log_files::LogFiles;
+pub use crate::merge::LogGrown;
 use crate::merge::Merger;
 use crate::session::relay::Relay;
 use crate::signals::Signals;
@@ -76,6 +78,11 @@ pub struct Attempt {
     pub task_slots: u32,
     /// Whether the only rank gets this process's standard input.
     pub pass_stdin: bool,
+    /// Whether the executors write into this very directory, on this machine: the driver then reads
+    /// the logs itself, and no byte of them travels over the link.
+    pub logs_at_hand: bool,
+    /// Who is told when the merged log has grown.
+    pub log_grown: Option<LogGrown>,
 }
 
 /// One emulated or allocated node.
@@ -170,7 +177,8 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
     }
     let executors = Executors::start(launches)
         .map_err(|(node, source)| DriverError::Executor { node, source })?;
-    let names = attempt.nodes.iter().map(|node| node.name.clone()).collect();
+    let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
+    let files = LogFiles::new(attempt.dir.clone(), names.clone());
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
     let mut coordinator = Coordinator::new(
         attempt.plan.clone(),
@@ -192,13 +200,14 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         address,
         key_file: attempt.key_file,
         node_connections: BTreeMap::new(),
-        merger: Merger::new(&attempt.plan, attempt.run_log),
+        merger: Merger::new(&attempt.plan, attempt.run_log, files, attempt.log_grown),
         plan: attempt.plan,
         secrets: attempt.secrets,
         nodes: attempt.nodes,
         dir: attempt.dir,
         durability: attempt.durability,
         pass_stdin: attempt.pass_stdin,
+        logs_at_hand: attempt.logs_at_hand,
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         end: None,
@@ -262,6 +271,7 @@ struct Driver {
     dir: AttemptDir,
     durability: Durability,
     pass_stdin: bool,
+    logs_at_hand: bool,
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     end: Option<AttemptEnd>,
@@ -467,6 +477,7 @@ impl Driver {
             attempt_dir: self.dir.path().to_string_lossy().into_owned(),
             tasks_dir: self.tasks_dir.to_string_lossy().into_owned(),
             pass_stdin: self.pass_stdin,
+            logs_at_hand: self.logs_at_hand,
             coordinator: self.address.to_string(),
             key_file: self.key_file.to_string_lossy().into_owned(),
         }

@@ -1,179 +1,27 @@
 //! What a process is to be, and starting it. It sets nothing in the calling process, runs no shell
 //! and adds nothing to the environment it is given.
 
+mod error;
+mod spec;
+mod streams;
+
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use herd_core::exit;
 use rustix::process::Rlimit;
 use rustix::thread::CpuSet;
 
 use crate::child::Child;
 use crate::sys::{Exec, ExecFailure, Step};
+pub use error::SpawnError;
+pub use spec::{Output, ProcessSpec, Stdin};
+use streams::{open_output, open_stdin};
 
 /// Where programs are looked for when the child's environment has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
-/// A process to start.
-#[derive(Debug)]
-pub struct ProcessSpec {
-    /// Program and arguments. A name without a slash is looked up in the PATH of `env`.
-    pub argv: Vec<OsString>,
-    /// The complete environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Directory it starts in.
-    pub cwd: PathBuf,
-    /// Where it reads from.
-    pub stdin: Stdin,
-    /// Where its standard output goes.
-    pub stdout: Output,
-    /// Where its standard error goes.
-    pub stderr: Output,
-    /// Processors it is bound to.
-    pub cpus: Option<Vec<usize>>,
-    /// Limit of open files to give it (soft, hard; `u64::MAX` is none), where the caller has raised
-    /// its own.
-    pub nofile: Option<(u64, u64)>,
-    /// Open descriptors that it inherits under their own numbers; all others are closed.
-    pub keep_fds: Vec<RawFd>,
-}
-
-impl ProcessSpec {
-    /// A process with these arguments, environment and directory that reads nothing, writes
-    /// nowhere and has no other settings.
-    pub fn new(
-        argv: Vec<OsString>,
-        env: Vec<(OsString, OsString)>,
-        cwd: impl Into<PathBuf>,
-    ) -> Self {
-        Self {
-            argv,
-            env,
-            cwd: cwd.into(),
-            stdin: Stdin::Null,
-            stdout: Output::Null,
-            stderr: Output::Null,
-            cpus: None,
-            nofile: None,
-            keep_fds: Vec::new(),
-        }
-    }
-}
-
-/// Where a process reads from.
-#[derive(Debug)]
-pub enum Stdin {
-    /// Nothing.
-    Null,
-    /// The caller's own standard input.
-    Inherit,
-    /// A pipe whose other end is [`Child::take_stdin`].
-    Pipe,
-    /// This descriptor.
-    Fd(OwnedFd),
-    /// This terminal, which becomes the process's controlling terminal.
-    Terminal(OwnedFd),
-}
-
-/// Where a process writes to.
-#[derive(Debug)]
-pub enum Output {
-    /// Appended to this file, which is made with mode 0600 where it is absent.
-    File(PathBuf),
-    /// For standard error: wherever standard output goes. For standard output: nowhere.
-    SameAsStdout,
-    /// The caller's own stream.
-    Inherit,
-    /// Nowhere.
-    Null,
-    /// This descriptor.
-    Fd(OwnedFd),
-    /// A pipe whose other end is [`Child::take_stdout`] or [`Child::take_stderr`].
-    Pipe,
-}
-
-/// Why a process could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum SpawnError {
-    /// No such program.
-    #[error("program {program:?} not found")]
-    NotFound {
-        /// Name as given.
-        program: OsString,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// The program is there but cannot be executed (permission, format, or its interpreter is
-    /// missing).
-    #[error("program {program:?} cannot be executed")]
-    NotExecutable {
-        /// Name as given.
-        program: OsString,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// The directory cannot be entered.
-    #[error("cannot change to directory {}", path.display())]
-    Cwd {
-        /// Directory as given.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// A log file cannot be opened.
-    #[error("cannot open log file {}", path.display())]
-    LogFile {
-        /// File as given.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// Something given can never work.
-    #[error("invalid argument: {0}")]
-    InvalidArgument(String),
-    /// It cannot be bound to the processors.
-    #[error("cannot bind to processors {cpus:?}")]
-    Affinity {
-        /// Processors as given.
-        cpus: Vec<usize>,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// The system has no room for another process or descriptor, or refused its settings.
-    #[error("no resources to start {program:?}")]
-    Resources {
-        /// Name as given.
-        program: OsString,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl SpawnError {
-    /// The code herd ends with (design §7).
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::NotFound { .. } => exit::NOT_FOUND,
-            Self::NotExecutable { .. } => exit::NOT_EXECUTABLE,
-            Self::InvalidArgument(_) => exit::USAGE,
-            Self::Cwd { .. }
-            | Self::LogFile { .. }
-            | Self::Affinity { .. }
-            | Self::Resources { .. } => exit::HERD_FAILED,
-        }
-    }
-}
 
 /// Starts a process in a session of its own (pid = process group = session), with default signals
 /// and an empty mask, that the kernel kills when the calling *thread* ends: call it from the main
@@ -359,57 +207,4 @@ fn cpu_set(cpus: &[usize]) -> Result<CpuSet, SpawnError> {
         set.set(cpu);
     }
     Ok(set)
-}
-
-/// The descriptor for the child, and the caller's end of a pipe.
-type Opened = (Option<OwnedFd>, Option<OwnedFd>);
-
-fn open_stdin(stdin: Stdin) -> io::Result<Opened> {
-    Ok(match stdin {
-        Stdin::Inherit => (None, None),
-        Stdin::Null => (Some(above_stdio(File::open("/dev/null")?.into())?), None),
-        Stdin::Fd(fd) | Stdin::Terminal(fd) => (Some(above_stdio(fd)?), None),
-        Stdin::Pipe => {
-            let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            (Some(above_stdio(read)?), Some(above_stdio(write)?))
-        }
-    })
-}
-
-fn open_output(output: Output, program: &OsStr) -> Result<Opened, SpawnError> {
-    let opened = match output {
-        Output::Inherit => return Ok((None, None)),
-        Output::File(path) => {
-            return OpenOptions::new()
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .open(&path)
-                .and_then(|file| above_stdio(file.into()))
-                .map(|fd| (Some(fd), None))
-                .map_err(|source| SpawnError::LogFile { path, source });
-        }
-        Output::Null | Output::SameAsStdout => OpenOptions::new()
-            .write(true)
-            .open("/dev/null")
-            .and_then(|file| above_stdio(file.into()))
-            .map(|fd| (Some(fd), None)),
-        Output::Fd(fd) => above_stdio(fd).map(|fd| (Some(fd), None)),
-        Output::Pipe => rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(io::Error::from)
-            .and_then(|(read, write)| Ok((Some(above_stdio(write)?), Some(above_stdio(read)?)))),
-    };
-    opened.map_err(|source| SpawnError::Resources {
-        program: program.to_owned(),
-        source,
-    })
-}
-
-/// A caller whose own streams are closed gets descriptors 0 to 2 for its files; the child's `dup2`
-/// would then overwrite one that is still needed.
-fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
-    if fd.as_raw_fd() > 2 {
-        return Ok(fd);
-    }
-    Ok(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?)
 }
