@@ -96,7 +96,10 @@ impl Seen {
                 self.warnings
                     .push(format!("gave up waiting for {wait}: {detail}"));
             }
-            EventKind::TaskRetried { .. } | EventKind::Unknown => {}
+            EventKind::Paused
+            | EventKind::Resumed
+            | EventKind::TaskRetried { .. }
+            | EventKind::Unknown => {}
         }
     }
 }
