@@ -232,7 +232,7 @@ pub fn describe(failure: &Failure) -> String {
             }
             (None, None) => format!("rank {}: {}", rank.rank, describe_end(rank.end)),
         },
-        Failure::NodeLost { node, detail } => format!("node {node} was lost: {detail}"),
+        Failure::NodeLost { node, detail, .. } => format!("node {node} was lost: {detail}"),
         Failure::DriverLost { detail } => format!("the driver was lost: {detail}"),
         Failure::OutOfMemory(rank) => format!("rank {} ran out of memory", rank.rank),
         Failure::TimeLimit { seconds } => format!("the time limit of {seconds} s passed"),
@@ -389,7 +389,7 @@ impl Seen {
                 self.warnings
                     .push(format!("gave up waiting for {wait}: {detail}"));
             }
-            EventKind::Unknown => {}
+            EventKind::ServiceReady { .. } | EventKind::Unknown => {}
         }
     }
 }

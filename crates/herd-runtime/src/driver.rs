@@ -11,6 +11,7 @@ use herd_core::event::Event;
 use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::AttemptEnd;
+use herd_core::spec::JobType;
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, TaskWriter};
 use herd_link::message::{Assign, FromCoordinator, ToCoordinator};
@@ -25,6 +26,7 @@ use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
 use crate::merge::Merger;
+use crate::ray;
 use crate::signals::Signals;
 
 /// After Release, executors may take this long before they are killed.
@@ -98,6 +100,9 @@ pub enum DriverError {
         #[source]
         source: LinkError,
     },
+    /// The token of a Ray cluster could not be made.
+    #[error("could not make the Ray cluster's token")]
+    Token(#[source] LinkError),
     /// An executor could not be started.
     #[error("could not start the executor of {node}")]
     Executor {
@@ -156,6 +161,11 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         attempt.task_slots,
         clock.now_ms(),
     );
+    let mut secrets = attempt.secrets;
+    if attempt.plan.job_type == JobType::Ray {
+        let token = Key::generate().map_err(DriverError::Token)?;
+        secrets.insert(ray::TOKEN.to_owned(), token.to_hex().to_string());
+    }
     let mut driver = Driver {
         clock,
         coordinator,
@@ -166,7 +176,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         node_connections: BTreeMap::new(),
         merger: Merger::new(&attempt.plan, attempt.run_log),
         plan: attempt.plan,
-        secrets: attempt.secrets,
+        secrets,
         nodes: attempt.nodes,
         dir: attempt.dir,
         durability: attempt.durability,
@@ -226,6 +236,7 @@ impl Driver {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
+                self.remove_left();
                 self.dir.write_end(&end, self.durability)?;
                 return Ok(end);
             }
@@ -322,6 +333,12 @@ impl Driver {
             ToCoordinator::PhaseDone { phase, setup } => {
                 self.coordinator.phase_done(node, phase, setup, now);
             }
+            ToCoordinator::ServiceReady { address, port } => {
+                self.coordinator.service_ready(node, &address, port);
+            }
+            ToCoordinator::ServiceFailed(failure) => {
+                self.coordinator.service_failed(node, *failure, now);
+            }
             ToCoordinator::NotUnderstood => self.coordinator.lost(node, OTHER_RELEASE, now),
             ToCoordinator::Heartbeat
             | ToCoordinator::Hello(_)
@@ -386,6 +403,13 @@ impl Driver {
     fn send(&mut self, node: usize, message: FromCoordinator) {
         if let Some(&id) = self.node_connections.get(&node) {
             self.connections.send(id, message);
+        }
+    }
+
+    /// Removes what executors that were killed could not.
+    fn remove_left(&self) {
+        if self.plan.job_type == JobType::Ray {
+            (0..self.plan.nodes).for_each(|node| ray::node::remove_left(&self.plan, node));
         }
     }
 

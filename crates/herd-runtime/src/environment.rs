@@ -85,7 +85,16 @@ pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<
             set("PET_MASTER_ADDR", meeting.address.clone());
             set("PET_MASTER_PORT", meeting.port.to_string());
         }
-        (JobType::Command | JobType::Mpi | JobType::Ray, _) => {}
+        (JobType::Ray, _) => {
+            set(
+                "RAY_ADDRESS",
+                format!("{}:{}", meeting.address, meeting.port),
+            );
+            for (name, value) in crate::ray::client_environment() {
+                set(&name, value);
+            }
+        }
+        (JobType::Command | JobType::Mpi, _) => {}
     }
     env
 }

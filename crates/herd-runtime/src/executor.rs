@@ -230,6 +230,11 @@ impl Executor {
                     self.tasks.start(assign, index);
                 }
             }
+            FromCoordinator::ServiceReady { address, port } => {
+                if let (Some(phase), Some(assign)) = (&mut self.phase, &self.assign) {
+                    phase.service_ready(assign, &Meeting { address, port });
+                }
+            }
             FromCoordinator::Finish => {
                 if let Some(phase) = &mut self.phase {
                     phase.finish();
@@ -253,6 +258,16 @@ impl Executor {
             PhaseEvent::Ended(result) => {
                 self.sender
                     .send_json(&ToCoordinator::RankEnded(result))
+                    .await
+            }
+            PhaseEvent::ServiceReady { address, port } => {
+                self.sender
+                    .send_json(&ToCoordinator::ServiceReady { address, port })
+                    .await
+            }
+            PhaseEvent::ServiceFailed(failure) => {
+                self.sender
+                    .send_json(&ToCoordinator::ServiceFailed(failure))
                     .await
             }
             PhaseEvent::Done { phase, setup } => {

@@ -14,5 +14,7 @@ mod executors;
 pub mod guard;
 mod merge;
 mod phase;
+mod ray;
+mod service;
 pub mod signals;
 mod tasks;

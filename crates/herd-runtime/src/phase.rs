@@ -15,14 +15,18 @@ use herd_launch::{
     Child, ExitInfo, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
 };
 use herd_link::LogFrame;
-use herd_link::message::{Assign, Phase, SetupResult};
+use herd_link::message::{Assign, Phase, ServiceFailure, SetupResult};
 
 use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
 use crate::merge::SETUP_RANK;
+use crate::ray::Part;
+use crate::ray::node::{self as ray_node, RayNode};
+use crate::service::ServiceEvent;
 
 /// Bytes of the end of a stream that are looked at for its last lines.
 const TAIL_BYTES: u64 = 8 * 1024;
@@ -32,6 +36,10 @@ const LAST_LINES: usize = 20;
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Bound on ending them, killing included.
 const LEFTOVER_BOUND: Duration = Duration::from_secs(5);
+/// What a daemon gets between TERM and KILL; Ray's head takes three seconds.
+const SERVICE_GRACE: Duration = Duration::from_secs(5);
+/// How much longer than the ranks' grace a daemon serves a job that is being stopped.
+const SERVICE_MARGIN: Duration = Duration::from_secs(1);
 
 /// What happened in a phase.
 pub(crate) enum PhaseEvent {
@@ -41,6 +49,10 @@ pub(crate) enum PhaseEvent {
     Log(LogFrame),
     /// A rank ended.
     Ended(Box<RankResult>),
+    /// The daemon beside the ranks is up: where it is reached.
+    ServiceReady { address: String, port: u16 },
+    /// The daemon beside the ranks is of no use.
+    ServiceFailed(Box<ServiceFailure>),
     /// Every process has ended and every byte was told.
     Done {
         phase: Phase,
@@ -50,8 +62,12 @@ pub(crate) enum PhaseEvent {
 
 /// How far the phase has come.
 enum Stage {
+    /// No rank runs here yet, or none will: the daemon of this node is awaited, or serves.
+    Serving,
     /// Processes run, or members of their groups do.
     Running,
+    /// The ranks have ended; the daemon beside them is being ended.
+    Dismissing,
     /// What they left behind outside their groups is being ended, on a thread of the runtime:
     /// heartbeats and logs go on meanwhile.
     Sweeping(JoinHandle<()>),
@@ -75,6 +91,10 @@ pub(crate) struct PhaseRun {
     stopped: bool,
     /// The phase is here for what node 0 runs, and lasts until it is finished or stopped.
     serving: bool,
+    /// The daemon beside the ranks.
+    service: Option<RayNode>,
+    /// How long the daemon serves ranks of other nodes that are being stopped.
+    serve_until: Option<Instant>,
     setup: Option<SetupResult>,
     pending: VecDeque<PhaseEvent>,
     stage: Stage,
@@ -107,10 +127,19 @@ impl PhaseRun {
             serving: phase == Phase::Run
                 && assign.node > 0
                 && matches!(assign.plan.job_type, JobType::Mpi | JobType::Ray),
+            service: None,
+            serve_until: None,
             setup: None,
             pending: VecDeque::new(),
             stage: Stage::Running,
         };
+        if phase == Phase::Run && assign.plan.job_type == JobType::Ray {
+            run.stage = Stage::Serving;
+            if assign.node == 0 {
+                run.start_service(assign, &Part::Head);
+            }
+            return run;
+        }
         let mut children = Vec::new();
         let started = match phase {
             Phase::Setup => run.start_setup(assign, &mut children),
@@ -131,20 +160,40 @@ impl PhaseRun {
                 return event;
             }
             match &mut self.stage {
+                Stage::Serving => tokio::select! {
+                    event = next_of(&mut self.service) => self.served(event),
+                    () = until(self.serve_until) => self.stage = Stage::Dismissing,
+                },
                 Stage::Running => tokio::select! {
                     // Ends first: a failing rank stops its peers however much they write.
                     biased;
                     exit = self.group.next_exit(), if !self.serving => match exit {
                         Some((index, exit)) => self.ended(index, &exit),
-                        None => {
-                            self.stage = Stage::Sweeping(spawn_blocking(end_leftovers));
-                        }
+                        None => self.stage = Stage::Dismissing,
                     },
+                    event = next_of(&mut self.service), if self.service.is_some() => {
+                        self.served(event);
+                    }
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
                     }
                     // Nothing to watch until it is finished or stopped.
                     else => std::future::pending().await,
+                },
+                Stage::Dismissing => tokio::select! {
+                    () = dismiss(&mut self.service) => {
+                        let left = self.service.take();
+                        let sweep = spawn_blocking(move || {
+                            end_leftovers();
+                            if let Some(left) = left {
+                                ray_node::remove(left.directory());
+                            }
+                        });
+                        self.stage = Stage::Sweeping(sweep);
+                    }
+                    tailed = self.follower.next(), if !self.followed.is_empty() => {
+                        self.tailed(tailed);
+                    }
                 },
                 Stage::Sweeping(sweep) => tokio::select! {
                     _ = sweep => {
@@ -175,6 +224,17 @@ impl PhaseRun {
 
     /// Asks the processes to end; asked again, kills them.
     pub(crate) fn stop(&mut self, signal: i32, grace: Duration) {
+        if matches!(self.stage, Stage::Serving) {
+            // The entry point on node 0 has its grace, and needs the cluster in it.
+            let serves = self.serving && !self.stopped && !grace.is_zero();
+            if serves {
+                self.serve_until = Some(Instant::now() + grace + SERVICE_MARGIN);
+            } else {
+                self.stage = Stage::Dismissing;
+            }
+            self.stopped = true;
+            return;
+        }
         self.stopped = true;
         self.serving = false;
         self.group.stop(
@@ -186,13 +246,79 @@ impl PhaseRun {
     /// What node 0 ran is over: a phase that only served ends.
     pub(crate) fn finish(&mut self) {
         self.serving = false;
+        if matches!(self.stage, Stage::Serving) {
+            self.stage = Stage::Dismissing;
+        }
     }
 
     /// Ends everything now, bounded by `grace` and the time that killing takes.
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
+        if let Some(node) = &mut self.service {
+            node.service.stop(grace);
+        }
         while self.group.next_exit().await.is_some() {}
+        if let Some(node) = &mut self.service {
+            node.service.stopped().await;
+        }
         end_leftovers();
+        if let Some(node) = self.service.take() {
+            ray_node::remove(node.directory());
+        }
+    }
+
+    /// The daemon of node 0 is up: a node that serves starts its own, node 0 starts its ranks.
+    pub(crate) fn service_ready(&mut self, assign: &Assign, head: &Meeting) {
+        if !matches!(self.stage, Stage::Serving) || self.stopped {
+            return;
+        }
+        if self.serving {
+            if self.service.is_none() {
+                let part = Part::Worker {
+                    head: head.address.clone(),
+                    port: head.port,
+                };
+                self.start_service(assign, &part);
+            }
+            return;
+        }
+        let mut children = Vec::new();
+        let started = self.start_ranks(assign, head, &mut children);
+        self.group = Group::from_children(children);
+        self.stage = Stage::Running;
+        if !started {
+            self.stop(9, Duration::ZERO);
+        }
+    }
+
+    fn start_service(&mut self, assign: &Assign, part: &Part) {
+        match RayNode::start(assign, part) {
+            Ok(node) => self.service = Some(node),
+            Err(error) => {
+                let failure = ServiceFailure {
+                    start_code: error.start_code(),
+                    detail: format!("{}{}", chain(&error), error.hint()),
+                    last_lines: Vec::new(),
+                };
+                self.pending
+                    .push_back(PhaseEvent::ServiceFailed(Box::new(failure)));
+            }
+        }
+    }
+
+    fn served(&mut self, event: ServiceEvent) {
+        let Some(node) = &self.service else { return };
+        self.pending.push_back(match event {
+            ServiceEvent::Ready => PhaseEvent::ServiceReady {
+                address: node.address.clone(),
+                port: node.port,
+            },
+            ServiceEvent::Failed(detail) => PhaseEvent::ServiceFailed(Box::new(ServiceFailure {
+                start_code: None,
+                detail: format!("{detail}; its log is {}", node.service.log().display()),
+                last_lines: last_lines(node.service.log()),
+            })),
+        });
     }
 
     fn tailed(&mut self, followed: Followed) {
@@ -384,6 +510,29 @@ impl PhaseRun {
                 cpu_ms: exit.cpu_ms,
                 peak_kib: exit.peak_kib,
             })));
+    }
+}
+
+/// What happens next to the daemon beside the ranks; for ever pending without one.
+async fn next_of(service: &mut Option<RayNode>) -> ServiceEvent {
+    match service {
+        Some(node) => node.service.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends the daemon beside the ranks, where there is one. Cancel-safe.
+async fn dismiss(service: &mut Option<RayNode>) {
+    if let Some(node) = service {
+        node.service.stop(SERVICE_GRACE);
+        node.service.stopped().await;
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -131,7 +131,7 @@ pub(crate) fn failure_sentence(failure: &Failure, context: &Context) -> String {
             context.node(rank.node),
             rank.peak_kib / 1024
         ),
-        Failure::NodeLost { node, detail } => format!("node {node} was lost: {detail}"),
+        Failure::NodeLost { node, detail, .. } => format!("node {node} was lost: {detail}"),
         Failure::DriverLost { detail } => format!("the driver was lost: {detail}"),
         Failure::TimeLimit { seconds } => {
             format!(
@@ -182,7 +182,9 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
             }
             framed(lines, &title, &sections, context);
         }
-        Failure::SetupFailed { last_lines, .. } => {
+        Failure::SetupFailed { last_lines, .. } | Failure::NodeLost { last_lines, .. }
+            if !last_lines.is_empty() || matches!(failure, Failure::SetupFailed { .. }) =>
+        {
             framed(
                 lines,
                 &title,
@@ -190,7 +192,10 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
                 context,
             );
         }
-        Failure::NodeLost { .. } | Failure::DriverLost { .. } | Failure::TimeLimit { .. } => {
+        Failure::SetupFailed { .. }
+        | Failure::NodeLost { .. }
+        | Failure::DriverLost { .. }
+        | Failure::TimeLimit { .. } => {
             lines.push(format!("herd: {title}"));
         }
     }
@@ -544,6 +549,7 @@ mod tests {
                 Failure::NodeLost {
                     node: "n7".into(),
                     detail: "silent for 15 s".into(),
+                    last_lines: vec![],
                 },
                 "node n7 was lost: silent for 15 s",
             ),

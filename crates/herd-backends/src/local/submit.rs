@@ -73,16 +73,11 @@ pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
         });
     };
     match spec.job_type {
-        JobType::Command | JobType::Pytorch => {}
+        JobType::Command | JobType::Pytorch | JobType::Ray => {}
         JobType::Mpi => refuse(
             "type",
             "MPI ranks are not started by this release",
             "use `type: command` with your own mpirun on one node",
-        ),
-        JobType::Ray => refuse(
-            "type",
-            "Ray clusters are not started by this release",
-            "use `type: command` with a script that starts Ray itself on one node",
         ),
     }
     if spec.array.is_some() && spec.retry.is_some() {

@@ -15,6 +15,9 @@ use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
 
 use crate::array::ArrayQueue;
+use services::Services;
+
+mod services;
 
 /// A node that says nothing for this long is lost.
 pub const SILENCE_MS: u64 = 15_000;
@@ -83,6 +86,8 @@ pub struct Coordinator {
     stop: Option<Stop>,
     /// The nodes that only serve were told that the run is over.
     finishing: bool,
+    /// The daemons that serve the ranks.
+    services: Services,
     /// When the nodes must have ended; set with the first stop or with `finishing`.
     ending_by_ms: Option<u64>,
     results: BTreeMap<u32, RankResult>,
@@ -123,6 +128,7 @@ impl Coordinator {
             gang_timeout_ms,
             stop: None,
             finishing: false,
+            services: Services::default(),
             ending_by_ms: None,
             results: BTreeMap::new(),
             array,
@@ -209,6 +215,8 @@ impl Coordinator {
         if failed {
             self.begin_stop(Stop::Failed(None), SIGTERM, self.plan.grace.ms, now_ms);
         }
+        // Ray's workers end with the entry point and not after the head, which they would miss.
+        self.finish_serving(now_ms);
     }
 
     /// A task of an array ended; the others go on whatever it ended with.
@@ -294,6 +302,7 @@ impl Coordinator {
         let failure = Failure::NodeLost {
             node: name,
             detail: detail.to_owned(),
+            last_lines: Vec::new(),
         };
         self.begin_stop(
             Stop::Failed(Some(failure)),
@@ -447,7 +456,8 @@ impl Coordinator {
         }
         let (leading, serving): (Vec<usize>, Vec<usize>) =
             (0..self.nodes.len()).partition(|&node| self.leads(node));
-        if leading.iter().any(|&node| !self.nodes[node].done) {
+        let entry_ended = self.plan.job_type == JobType::Ray && self.results.contains_key(&0);
+        if !entry_ended && leading.iter().any(|&node| !self.nodes[node].done) {
             return;
         }
         self.finishing = true;
