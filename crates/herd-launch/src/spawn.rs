@@ -76,6 +76,8 @@ pub enum Stdin {
     Pipe,
     /// This descriptor.
     Fd(OwnedFd),
+    /// This terminal, which becomes the process's controlling terminal.
+    Terminal(OwnedFd),
 }
 
 /// Where a process writes to.
@@ -210,6 +212,7 @@ pub fn spawn(spec: ProcessSpec) -> Result<Child, SpawnError> {
     let c_cwd = c_string(cwd.clone().into_os_string(), "the directory")?;
 
     let stderr_is_stdout = matches!(stderr, Output::SameAsStdout);
+    let controls_terminal = matches!(stdin, Stdin::Terminal(_));
     let (stdin_fd, stdin_pipe) = open_stdin(stdin).map_err(&resources)?;
     let (stdout_fd, stdout_pipe) = open_output(stdout, &program)?;
     let (stderr_fd, stderr_pipe) = if stderr_is_stdout {
@@ -225,6 +228,7 @@ pub fn spawn(spec: ProcessSpec) -> Result<Child, SpawnError> {
         cwd: c_cwd,
         stdio: [&stdin_fd, &stdout_fd, &stderr_fd].map(|fd| fd.as_ref().map(AsRawFd::as_raw_fd)),
         stderr_is_stdout,
+        controls_terminal,
         keep: keep_fds,
         cpus: cpu_set,
         nofile: nofile.map(|(soft, hard)| Rlimit {
@@ -352,7 +356,7 @@ fn open_stdin(stdin: Stdin) -> io::Result<Opened> {
     Ok(match stdin {
         Stdin::Inherit => (None, None),
         Stdin::Null => (Some(above_stdio(File::open("/dev/null")?.into())?), None),
-        Stdin::Fd(fd) => (Some(above_stdio(fd)?), None),
+        Stdin::Fd(fd) | Stdin::Terminal(fd) => (Some(above_stdio(fd)?), None),
         Stdin::Pipe => {
             let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
             (Some(above_stdio(read)?), Some(above_stdio(write)?))

@@ -67,6 +67,7 @@ pub mod message;
 mod receiver;
 mod record;
 mod sender;
+pub mod session;
 
 pub use connect::connect;
 pub use error::LinkError;

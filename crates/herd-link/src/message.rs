@@ -11,6 +11,8 @@ use herd_core::plan::Plan;
 use herd_core::result::{RankResult, TaskResult};
 use serde::{Deserialize, Serialize};
 
+use crate::session::SessionMessage;
+
 /// Version of this protocol, said in the first frame of each side.
 pub const VERSION: u32 = 1;
 
@@ -57,6 +59,8 @@ pub enum ToCoordinator {
     ServiceFailed(Box<ServiceFailure>),
     /// A message of the coordinator has a type that this executor does not know.
     NotUnderstood,
+    /// About a command that a client runs on a node.
+    Session(SessionMessage),
     /// A client asks for the job's end.
     Cancel {
         /// Signal for the ranks.
@@ -162,6 +166,8 @@ pub enum FromCoordinator {
     Finish,
     /// All is over: end what is left and exit.
     Release,
+    /// About a command that a client runs on a node.
+    Session(SessionMessage),
     /// A client's request was taken up.
     Done,
     /// The request was refused.
@@ -200,6 +206,12 @@ pub struct Assign {
     pub tasks_dir: String,
     /// Whether the only rank gets the executor's standard input.
     pub pass_stdin: bool,
+    /// Where commands inside the job reach the coordinator.
+    #[serde(default)]
+    pub coordinator: String,
+    /// File with the job's key, for commands inside the job.
+    #[serde(default)]
+    pub key_file: String,
 }
 
 impl fmt::Debug for Assign {
@@ -217,6 +229,7 @@ impl fmt::Debug for Assign {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::SessionEvent;
 
     #[test]
     fn unknown_types_and_fields_are_tolerated() {
@@ -225,5 +238,27 @@ mod tests {
         let beat: FromCoordinator =
             serde_json::from_str(r#"{"type":"heartbeat","load":3}"#).unwrap();
         assert_eq!(beat, FromCoordinator::Heartbeat);
+        let later = r#"{"type":"session","session":1,"event":{"later":{}}}"#;
+        assert!(serde_json::from_str::<ToCoordinator>(later).is_err());
+    }
+
+    #[test]
+    fn a_session_message_keeps_its_form() {
+        let message = ToCoordinator::Session(SessionMessage {
+            session: 3,
+            event: SessionEvent::Taken {
+                stream: 1,
+                bytes: 5,
+            },
+        });
+        let text = serde_json::to_string(&message).unwrap();
+        assert_eq!(
+            text,
+            r#"{"type":"session","session":3,"event":{"taken":{"stream":1,"bytes":5}}}"#
+        );
+        assert_eq!(
+            serde_json::from_str::<ToCoordinator>(&text).unwrap(),
+            message
+        );
     }
 }

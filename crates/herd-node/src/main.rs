@@ -1,27 +1,47 @@
-//! The small binary for nodes: the executor without the command line around it.
+//! The small binary for nodes: executor, `herd rsh` and MPI's ranks, without the command line around
+//! them.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use herd_runtime::{entry, rsh};
+
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
-    let command = args.next().unwrap_or_default();
-    let outcome = match command.to_str() {
-        Some("executor") => herd_runtime::entry::executor(args),
-        _ => Err(herd_runtime::entry::EntryError::Usage(
-            "herd-node knows the command `executor`; people use `herd`".to_owned(),
-        )),
+    let mut args = std::env::args_os();
+    // MPI's launchers know a program's name only.
+    let own_name = args.next().unwrap_or_default();
+    let command = if rsh::is_called(&own_name) {
+        OsString::from("rsh")
+    } else {
+        args.next().unwrap_or_default()
     };
-    let Err(error) = outcome else {
-        return ExitCode::SUCCESS;
-    };
+    match command.to_str() {
+        Some("executor") => match entry::executor(args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => complain(&error, error.exit_code()),
+        },
+        Some("rsh") => match rsh::run(args) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => complain(&error, error.exit_code()),
+        },
+        _ => {
+            let error = entry::EntryError::Usage(
+                "herd-node knows `executor` and `rsh`; people use `herd`".to_owned(),
+            );
+            complain(&error, error.exit_code())
+        }
+    }
+}
+
+fn complain(error: &dyn std::error::Error, code: u8) -> ExitCode {
     let mut text = format!("error: {error}\n");
-    let mut cause = std::error::Error::source(&error);
+    let mut cause = error.source();
     while let Some(source) = cause {
         text.extend(["caused by: ", &source.to_string(), "\n"]);
         cause = source.source();
     }
     // Nobody is left to tell when stderr is closed.
     drop(std::io::stderr().write_all(text.as_bytes()));
-    ExitCode::from(error.exit_code())
+    ExitCode::from(code)
 }

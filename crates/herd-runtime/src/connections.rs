@@ -10,8 +10,10 @@ use tokio::task::JoinSet;
 
 /// Frames that wait to be handled, over all connections; at 64 KiB of log each, 4 MiB.
 const INCOMING: usize = 64;
-/// Messages that wait to be written to one connection; the coordinator sends few.
-const OUTGOING: usize = 64;
+/// Frames that wait to be written to one connection. The coordinator sends few of its own; sessions
+/// add their windows (16 of them at most on a node, each four chunks of input and the
+/// acknowledgements of as much output).
+const OUTGOING: usize = 256;
 
 /// A connection's number, never used twice in one attempt.
 pub(crate) type ConnectionId = u64;
@@ -28,7 +30,7 @@ pub(crate) enum Incoming {
 pub(crate) struct Connections {
     listener: Listener,
     tasks: JoinSet<()>,
-    outgoing: BTreeMap<ConnectionId, mpsc::Sender<FromCoordinator>>,
+    outgoing: BTreeMap<ConnectionId, mpsc::Sender<Frame>>,
     queue: mpsc::Sender<(ConnectionId, Incoming)>,
     incoming: mpsc::Receiver<(ConnectionId, Incoming)>,
     next_id: ConnectionId,
@@ -89,15 +91,28 @@ impl Connections {
         Some(incoming)
     }
 
-    /// Hands a message to a connection's task. A peer that does not take its messages has a full
+    /// Hands a message to a connection's task.
+    pub(crate) fn send(&mut self, id: ConnectionId, message: &FromCoordinator) {
+        // All parts of a message can be written as JSON.
+        if let Ok(json) = serde_json::to_vec(message) {
+            self.send_frame(id, Frame::Control(json));
+        }
+    }
+
+    /// Hands a frame to a connection's task. A peer that does not take its frames has a full
     /// queue; it is cut off, which its node notices as a broken connection.
-    pub(crate) fn send(&mut self, id: ConnectionId, message: FromCoordinator) {
+    pub(crate) fn send_frame(&mut self, id: ConnectionId, frame: Frame) {
         let Some(outgoing) = self.outgoing.get(&id) else {
             return;
         };
-        if outgoing.try_send(message).is_err() {
-            self.outgoing.remove(&id);
+        if outgoing.try_send(frame).is_err() {
+            self.close(id);
         }
+    }
+
+    /// Ends a connection; its end is told like any other.
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        self.outgoing.remove(&id);
     }
 
     fn adopt(&mut self, accepted: Accepted) {
@@ -119,7 +134,7 @@ async fn serve(
     id: ConnectionId,
     mut sender: Sender,
     mut receiver: Receiver,
-    mut messages: mpsc::Receiver<FromCoordinator>,
+    mut messages: mpsc::Receiver<Frame>,
     queue: &mpsc::Sender<(ConnectionId, Incoming)>,
 ) -> String {
     loop {
@@ -138,7 +153,7 @@ async fn serve(
                     return "it did not take its messages".to_owned();
                 };
                 let written = async {
-                    sender.send_json(&message).await?;
+                    sender.send(&message).await?;
                     sender.flush().await
                 };
                 if let Err(error) = written.await {

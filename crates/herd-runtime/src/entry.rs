@@ -128,7 +128,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
     })
 }
 
-fn read_key(path: &Path) -> Result<Key, EntryError> {
+pub(crate) fn read_key(path: &Path) -> Result<Key, EntryError> {
     let mut text = String::new();
     fs::File::open(path)
         .and_then(|file| file.take(KEY_FILE_MAX).read_to_string(&mut text))

@@ -41,6 +41,9 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     set("HERD_NUM_NODES", plan.nodes.to_string());
     set("HERD_NUM_GPUS_PER_NODE", gpus.clone());
     set("HERD_WORLD_SIZE", plan.world_size().to_string());
+    // Where `herd rsh` inside the job finds its way in; the key itself is in no environment.
+    set("HERD_COORDINATOR", assign.coordinator.clone());
+    set("HERD_KEY_FILE", assign.key_file.clone());
     // SkyPilot's names, so that scripts written for it run unchanged.
     set("SKYPILOT_NODE_RANK", assign.node.to_string());
     set("SKYPILOT_NUM_NODES", plan.nodes.to_string());
@@ -52,6 +55,11 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     );
     if let Some(devices) = &assign.gpus {
         set("CUDA_VISIBLE_DEVICES", devices.join(","));
+    }
+    if plan.job_type == JobType::Ray {
+        // The token itself is one of the secrets.
+        set("RAY_AUTH_MODE", "token".to_owned());
+        set("RAY_USAGE_STATS_ENABLED", "0".to_owned());
     }
     env
 }
@@ -85,16 +93,11 @@ pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<
             set("PET_MASTER_ADDR", meeting.address.clone());
             set("PET_MASTER_PORT", meeting.port.to_string());
         }
-        (JobType::Ray, _) => {
-            set(
-                "RAY_ADDRESS",
-                format!("{}:{}", meeting.address, meeting.port),
-            );
-            for (name, value) in crate::ray::client_environment() {
-                set(&name, value);
-            }
+        (JobType::Ray, _) if meeting.port > 0 => {
+            let head = format!("{}:{}", meeting.address, meeting.port);
+            set("RAY_ADDRESS", head);
         }
-        (JobType::Command | JobType::Mpi, _) => {}
+        (JobType::Command | JobType::Mpi | JobType::Ray, _) => {}
     }
     env
 }

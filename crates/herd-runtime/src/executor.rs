@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::environment::Meeting;
 use crate::phase::{PhaseEvent, PhaseRun, end_leftovers};
+use crate::session::node::{FromSession, Sessions};
 use crate::tasks::Tasks;
 
 /// An executor whose coordinator has been silent for this long ends (the lease of I5).
@@ -116,6 +117,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         assign: None,
         phase: None,
         tasks: Tasks::new(),
+        sessions: Sessions::new(),
         reserved: Some(reserved),
         heard: Instant::now(),
     };
@@ -124,7 +126,8 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         phase.end(SIGTERM, ORPHAN_GRACE).await;
     }
     executor.tasks.end(SIGTERM, ORPHAN_GRACE).await;
-    end_leftovers();
+    executor.sessions.end().await;
+    end_leftovers(&[]);
     outcome
 }
 
@@ -134,6 +137,7 @@ struct Executor {
     assign: Option<Assign>,
     phase: Option<PhaseRun>,
     tasks: Tasks,
+    sessions: Sessions,
     reserved: Option<TcpListener>,
     heard: Instant,
 }
@@ -158,6 +162,9 @@ impl Executor {
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if let Some(phase) = &mut self.phase {
+                phase.spare(self.sessions.pids());
+            }
             // Every branch is cancel-safe: receiver, phase and timers keep their progress inside.
             tokio::select! {
                 frame = self.receiver.recv() => {
@@ -174,7 +181,8 @@ impl Executor {
                                 return Ok(());
                             }
                         }
-                        Ok(Some(Frame::Log(_) | Frame::Stdio(_))) => {}
+                        Ok(Some(Frame::Stdio(frame))) => self.sessions.input(frame),
+                        Ok(Some(Frame::Log(_))) => {}
                         // The coordinator is gone: nobody would hear of what follows.
                         Ok(None) => return Ok(()),
                         Err(source) => return Err(link_error(source)),
@@ -183,6 +191,15 @@ impl Executor {
                 event = next_event(&mut self.phase) => {
                     self.report(event).await.map_err(link_error)?;
                 }
+                said = self.sessions.next() => match said {
+                    FromSession::Stdio(frame) => {
+                        self.sender.send(&Frame::Stdio(frame)).await.map_err(link_error)?;
+                    }
+                    FromSession::Message(message) => {
+                        let message = ToCoordinator::Session(message);
+                        self.sender.send_json(&message).await.map_err(link_error)?;
+                    }
+                },
                 ended = self.tasks.next() => {
                     let message = ToCoordinator::TaskEnded(ended);
                     self.sender.send_json(&message).await.map_err(link_error)?;
@@ -233,6 +250,11 @@ impl Executor {
             FromCoordinator::ServiceReady { address, port } => {
                 if let (Some(phase), Some(assign)) = (&mut self.phase, &self.assign) {
                     phase.service_ready(assign, &Meeting { address, port });
+                }
+            }
+            FromCoordinator::Session(message) => {
+                if let Some(assign) = &self.assign {
+                    self.sessions.obey(assign, message);
                 }
             }
             FromCoordinator::Finish => {

@@ -15,6 +15,8 @@ pub mod guard;
 mod merge;
 mod phase;
 mod ray;
+pub mod rsh;
 mod service;
+pub mod session;
 pub mod signals;
 mod tasks;

@@ -12,7 +12,7 @@ use herd_core::result::RankResult;
 use herd_core::spec::JobType;
 use herd_launch::follow::{FileId, Followed, Follower};
 use herd_launch::{
-    Child, ExitInfo, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
+    Child, ExitInfo, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
 };
 use herd_link::LogFrame;
 use herd_link::message::{Assign, Phase, ServiceFailure, SetupResult};
@@ -95,6 +95,8 @@ pub(crate) struct PhaseRun {
     service: Option<RayNode>,
     /// How long the daemon serves ranks of other nodes that are being stopped.
     serve_until: Option<Instant>,
+    /// Children of this process that are not the phase's and outlive it.
+    spared: Vec<Pid>,
     setup: Option<SetupResult>,
     pending: VecDeque<PhaseEvent>,
     stage: Stage,
@@ -129,6 +131,7 @@ impl PhaseRun {
                 && matches!(assign.plan.job_type, JobType::Mpi | JobType::Ray),
             service: None,
             serve_until: None,
+            spared: Vec::new(),
             setup: None,
             pending: VecDeque::new(),
             stage: Stage::Running,
@@ -183,8 +186,9 @@ impl PhaseRun {
                 Stage::Dismissing => tokio::select! {
                     () = dismiss(&mut self.service) => {
                         let left = self.service.take();
+                        let spared = std::mem::take(&mut self.spared);
                         let sweep = spawn_blocking(move || {
-                            end_leftovers();
+                            end_leftovers(&spared);
                             if let Some(left) = left {
                                 ray_node::remove(left.directory());
                             }
@@ -243,6 +247,11 @@ impl PhaseRun {
         );
     }
 
+    /// Says which children of this process are not the phase's.
+    pub(crate) fn spare(&mut self, pids: Vec<Pid>) {
+        self.spared = pids;
+    }
+
     /// What node 0 ran is over: a phase that only served ends.
     pub(crate) fn finish(&mut self) {
         self.serving = false;
@@ -261,7 +270,7 @@ impl PhaseRun {
         if let Some(node) = &mut self.service {
             node.service.stopped().await;
         }
-        end_leftovers();
+        end_leftovers(&[]);
         if let Some(node) = self.service.take() {
             ray_node::remove(node.directory());
         }
@@ -537,9 +546,9 @@ async fn until(moment: Option<Instant>) {
 }
 
 /// Ends what ranks left behind outside their process groups. All ranks have been reaped, so every
-/// child of this process is such an orphan.
-pub(crate) fn end_leftovers() {
-    tree::end_all_children(&[], LEFTOVER_GRACE, LEFTOVER_BOUND);
+/// child of this process but those spared is such an orphan.
+pub(crate) fn end_leftovers(spared: &[Pid]) {
+    tree::end_all_children(spared, LEFTOVER_GRACE, LEFTOVER_BOUND);
 }
 
 /// The complete environment of a process: what it inherits, then what the job says.

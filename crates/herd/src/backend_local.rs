@@ -15,20 +15,12 @@ use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
+use herd_link::session::Place;
 use herd_runtime::guard;
 
 use crate::error::ExpectedError;
 use crate::job_input::JobInput;
 use crate::jobs;
-
-/// Where `herd exec` enters a job.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
-    /// With the environment of a rank, on its node.
-    Rank(u32),
-    /// On a node.
-    Node(u32),
-}
 
 /// What this machine offers to jobs.
 pub(crate) fn facts() -> BackendFacts {
@@ -135,9 +127,21 @@ pub(crate) fn cancel(job: &JobDir, signal: u8, grace: Option<Span>) -> Result<()
 
 /// Runs a command inside the job with this process's streams; its exit code.
 pub(crate) fn exec(job: &JobDir, place: Place, command: &[String]) -> Result<u8, ExpectedError> {
-    let (Place::Rank(index) | Place::Node(index)) = place;
-    let _: (&JobDir, u32, &[String]) = (job, index, command);
-    Err(missing("enter the job"))
+    let failed = |error: local::ExecError| ExpectedError::failed("enter the job", error);
+    let runtime = runtime()?;
+    let ended = runtime
+        .block_on(local::exec(job, place, command.to_vec()))
+        .map_err(failed);
+    // The thread that reads the standard input may never come back from it.
+    runtime.shutdown_background();
+    let ended = ended?;
+    match ended.start_error {
+        None => Ok(ended.end.code()),
+        Some(detail) => Err(ExpectedError::NotStarted {
+            detail,
+            code: ended.end.code(),
+        }),
+    }
 }
 
 /// `herd executor`.
@@ -171,13 +175,6 @@ pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
 
 /// `herd rsh`.
 pub(crate) fn rsh(args: &[OsString]) -> Result<u8, ExpectedError> {
-    let _: &[OsString] = args;
-    Err(missing("start a remote command"))
-}
-
-fn missing(what: &str) -> ExpectedError {
-    ExpectedError::Backend {
-        detail: format!("cannot {what}: the local backend is not part of this build"),
-        hint: None,
-    }
+    herd_runtime::rsh::run(args.iter().cloned())
+        .map_err(|error| ExpectedError::failed("run a command on another node", error))
 }

@@ -93,14 +93,6 @@ pub(crate) enum ExpectedError {
         /// What to do instead.
         hint: Option<String>,
     },
-    /// The backend named does not exist in this release, or cannot take the job.
-    #[error("{detail}")]
-    Backend {
-        /// One sentence.
-        detail: String,
-        /// What to change.
-        hint: Option<String>,
-    },
     /// Files or processes of herd's own did not do what was needed.
     #[error("cannot {what}")]
     Failed {
@@ -116,6 +108,14 @@ pub(crate) enum ExpectedError {
         /// Why not.
         #[source]
         source: std::io::Error,
+    },
+    /// A command inside a job did not start.
+    #[error("the command did not start: {detail}")]
+    NotStarted {
+        /// Why, as the node says it.
+        detail: String,
+        /// The code to exit with (127, 126 or herd's own failure).
+        code: u8,
     },
     /// A wait was given up.
     #[error("{} still running after {after}", count(*running, "job"))]
@@ -144,11 +144,11 @@ impl ExpectedError {
             | Self::NoSuchJob { .. }
             | Self::AmbiguousJob { .. }
             | Self::NoJobs { .. } => exit::USAGE,
-            Self::WrongState { .. }
-            | Self::Backend { .. }
-            | Self::Failed { .. }
-            | Self::Stdout { .. } => exit::HERD_FAILED,
+            Self::WrongState { .. } | Self::Failed { .. } | Self::Stdout { .. } => {
+                exit::HERD_FAILED
+            }
             Self::WaitTimeout { .. } => exit::TIME_LIMIT,
+            Self::NotStarted { code, .. } => *code,
         }
     }
 
@@ -176,11 +176,15 @@ impl ExpectedError {
             Self::NoJobs { .. } => {
                 vec!["`herd run -- COMMAND` runs a first one".to_owned()]
             }
-            Self::WrongState { hint, .. } | Self::Backend { hint, .. } => {
-                hint.iter().cloned().collect()
-            }
+            Self::WrongState { hint, .. } => hint.iter().cloned().collect(),
             Self::WaitTimeout { .. } => {
                 vec!["the jobs go on; `herd why JOB` tells what one waits for".to_owned()]
+            }
+            Self::NotStarted { .. } => {
+                vec![
+                    "it is looked for in the PATH of the job; for shell syntax use `sh -c`"
+                        .to_owned(),
+                ]
             }
             Self::BadOption { .. } | Self::Failed { .. } | Self::Stdout { .. } => Vec::new(),
         }

@@ -12,12 +12,19 @@ mod report;
 mod text;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use herd_runtime::rsh;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    // MPI's launchers know a program's name only.
+    if args.first().is_some_and(|name| rsh::is_called(name)) {
+        args.insert(1, "rsh".into());
+    }
+    let cli = match cli::Cli::try_parse_from(args) {
         Ok(cli) => cli,
         // Help and version are answers on standard output; the rest is a fault of the flags.
         Err(answer) => {

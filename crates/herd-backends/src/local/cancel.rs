@@ -1,18 +1,18 @@
 //! Asks a job's driver for the end: over the link, else by a signal to its process.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use herd_core::units::Span;
 use herd_jobdir::{JobDir, JobDirError, Liveness};
-use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
-use herd_link::{Channel, Frame, Key, LinkError};
+use herd_link::message::ToCoordinator;
+use herd_link::{Channel, Key};
+use herd_runtime::session::client::Target;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use thiserror::Error;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-/// Bound on reaching the driver and on its answer, each.
+/// Bound on waiting for a driver that starts.
 const BOUND: Duration = Duration::from_secs(5);
 /// How often a starting driver is looked for.
 const POLL: Duration = Duration::from_millis(10);
@@ -71,16 +71,20 @@ pub async fn cancel(
     }
     if let (Some(driver), Some(key)) = (&driver, job.read_key()?) {
         if let (Ok(address), Ok(key)) = (driver.address.parse(), Key::from_hex(&key)) {
-            let channel = Channel {
-                job: job.id().to_string(),
-                attempt: attempt.number(),
+            let target = Target {
+                address,
+                key,
+                channel: Channel {
+                    job: job.id().to_string(),
+                    attempt: attempt.number(),
+                },
             };
             let request = ToCoordinator::Cancel {
                 signal,
                 grace_ms: grace.map(|grace| grace.ms),
                 by: by.to_owned(),
             };
-            if let Ok(Ok(())) = timeout(BOUND, ask(address, &key, &channel, &request)).await {
+            if target.ask(&request).await.is_ok() {
                 return Ok(());
             }
         }
@@ -95,26 +99,4 @@ pub async fn cancel(
         pid: driver.pid,
         source,
     })
-}
-
-async fn ask(
-    address: SocketAddr,
-    key: &Key,
-    channel: &Channel,
-    request: &ToCoordinator,
-) -> Result<(), LinkError> {
-    let (mut sender, mut receiver) = herd_link::connect(address, key, channel, BOUND).await?;
-    sender
-        .send_json(&ToCoordinator::Client { version: VERSION })
-        .await?;
-    sender.send_json(request).await?;
-    sender.flush().await?;
-    while let Some(frame) = receiver.recv().await? {
-        if let Frame::Control(bytes) = frame {
-            if let Ok(FromCoordinator::Done) = serde_json::from_slice(&bytes) {
-                return Ok(());
-            }
-        }
-    }
-    Err(LinkError::Truncated)
 }

@@ -5,12 +5,14 @@
 
 pub mod cancel;
 pub mod drive;
+pub mod exec;
 pub mod leases;
 pub mod machine;
 pub mod submit;
 
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
+pub use exec::{ExecError, exec};
 pub use submit::{SubmitError, Submitted, refusals, submit};
 
 /// The backend's name in job files and records.

@@ -32,6 +32,8 @@ pub(crate) struct Exec {
     pub(crate) stdio: [Option<RawFd>; 3],
     /// Whether 2 becomes a copy of 1.
     pub(crate) stderr_is_stdout: bool,
+    /// Whether 0 becomes the controlling terminal.
+    pub(crate) controls_terminal: bool,
     /// Descriptors that stay open under their own number.
     pub(crate) keep: Vec<RawFd>,
     /// Processors to be bound to.
@@ -200,6 +202,9 @@ fn prepare(shared: &Shared<'_>) -> rustix::io::Result<()> {
     let [stdin, stdout, stderr] = exec.stdio;
     if let Some(fd) = stdin {
         rustix::stdio::dup2_stdin(borrow(fd))?;
+    }
+    if exec.controls_terminal {
+        rustix::process::ioctl_tiocsctty(borrow(libc::STDIN_FILENO))?;
     }
     if let Some(fd) = stdout {
         rustix::stdio::dup2_stdout(borrow(fd))?;

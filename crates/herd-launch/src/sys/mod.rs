@@ -12,6 +12,6 @@ mod process;
 pub(crate) use exec::{Exec, ExecFailure, Step};
 pub use process::{
     Fork, block_signals, fork, ignore_terminal_stops, raise_nofile, set_pdeathsig_checked,
-    set_subreaper, unblock_signals,
+    set_subreaper, unblock_signals, watch_stream,
 };
 pub(crate) use process::{peek_exited, reap, watch_readable};

@@ -87,6 +87,12 @@ pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
+/// Registers a pipe's end or a terminal with the runtime, to be told when it can be read or written.
+pub fn watch_stream(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: as above.
+    Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
 /// Which side of a fork this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {

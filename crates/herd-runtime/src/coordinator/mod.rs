@@ -13,6 +13,7 @@ use herd_core::rootcause;
 use herd_core::spec::{JobType, SetupOn};
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
+use herd_link::session::Place;
 
 use crate::array::ArrayQueue;
 use services::Services;
@@ -152,6 +153,43 @@ impl Coordinator {
     /// Names of all nodes, by index.
     pub fn names(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.name.clone()).collect()
+    }
+
+    /// The node where a command inside the job is to run, or why it cannot.
+    pub fn place(&self, place: &Place) -> Result<usize, String> {
+        if matches!(self.stage, Stage::Gathering | Stage::Finished) {
+            return Err("the job's nodes are not there yet, or no longer".to_owned());
+        }
+        let ranks = self.plan.ranks_per_node.max(1);
+        let node = match place {
+            Place::Rank(rank) => (rank / ranks) as usize,
+            Place::Node(node) => *node as usize,
+            Place::Named(name) => self.named(name)?,
+        };
+        match (self.nodes.get(node), place) {
+            (Some(node), _) if node.lost => Err(format!("{} was lost", node.name)),
+            (Some(_), _) => Ok(node),
+            (None, Place::Rank(rank)) => Err(format!(
+                "there is no rank {rank}: the job has {}",
+                self.plan.world_size()
+            )),
+            (None, _) => Err(format!(
+                "there is no node {node}: the job has {}",
+                self.nodes.len()
+            )),
+        }
+    }
+
+    /// The node with this name; host files may have it with or without its domain.
+    fn named(&self, name: &str) -> Result<usize, String> {
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        let exact = self.nodes.iter().position(|node| node.name == name);
+        exact
+            .or_else(|| {
+                let wanted = short(name);
+                self.nodes.iter().position(|n| short(&n.name) == wanted)
+            })
+            .ok_or_else(|| format!("`{name}` is not a node of this job"))
     }
 
     /// A node says Hello. Returns its index, or why it is refused: a name belongs to its first

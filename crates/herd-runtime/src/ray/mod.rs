@@ -153,24 +153,14 @@ pub(crate) fn argv(
     argv
 }
 
-/// Variables of a daemon, besides those of the node.
+/// Variables of a daemon, besides those of the node: ports of servers that have no flag.
 pub(crate) fn environment(ports: Ports) -> BTreeMap<String, String> {
-    let mut env = client_environment();
-    // These two servers have no flag.
-    for (name, port) in [
+    [
         ("AUTOSCALER_METRIC_PORT", ports.autoscaler_metrics()),
         ("DASHBOARD_METRIC_PORT", ports.dashboard_metrics()),
-    ] {
-        env.insert(name.to_owned(), port.to_string());
-    }
-    env
-}
-
-/// Variables of all that talks to the cluster.
-pub(crate) fn client_environment() -> BTreeMap<String, String> {
-    [("RAY_AUTH_MODE", "token"), ("RAY_USAGE_STATS_ENABLED", "0")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into()
+    ]
+    .map(|(name, port)| (name.to_owned(), port.to_string()))
+    .into()
 }
 
 fn cpus(assign: &Assign, machine: &Machine) -> u64 {

@@ -56,6 +56,8 @@ fn assign(node: u32, addresses: &[&str]) -> Assign {
         attempt_dir: "/a".to_owned(),
         tasks_dir: String::new(),
         pass_stdin: false,
+        coordinator: String::new(),
+        key_file: String::new(),
     }
 }
 
@@ -137,7 +139,11 @@ fn ports_directory_and_silence_are_said_and_the_token_is_not() {
     assert_eq!((ports(&head), ports(&worker)), (9, 6));
     // I12: the token travels as a variable.
     assert!(!head.iter().chain(&worker).any(|w| w.contains("geheim")));
-    assert_eq!(client_environment()["RAY_AUTH_MODE"], "token");
+    let env = crate::environment::of_node(&two);
+    assert_eq!(
+        (env["RAY_AUTH_MODE"].as_str(), env[TOKEN].as_str()),
+        ("token", "geheim")
+    );
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use herd_link::session::Place;
+
 use super::Outcome;
-use crate::backend_local::{self, Place};
+use crate::backend_local;
 use crate::cli::query::ExecArgs;
 use crate::jobs;
 use crate::printer::Printer;

@@ -1,6 +1,8 @@
 //! One process per attempt that owns it: starts executors, coordinates them, merges their logs,
 //! writes events and the one terminal record.
 
+mod sessions;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -8,7 +10,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use herd_core::event::Event;
-use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::AttemptEnd;
 use herd_core::spec::JobType;
@@ -27,6 +28,7 @@ use crate::executors::{Executors, Launch};
 use crate::guard;
 use crate::merge::Merger;
 use crate::ray;
+use crate::session::relay::Relay;
 use crate::signals::Signals;
 
 /// After Release, executors may take this long before they are killed.
@@ -173,6 +175,10 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         executors,
         events,
         peers: BTreeMap::new(),
+        clients: BTreeMap::new(),
+        relay: Relay::default(),
+        address,
+        key_file: attempt.key_file,
         node_connections: BTreeMap::new(),
         merger: Merger::new(&attempt.plan, attempt.run_log),
         plan: attempt.plan,
@@ -213,6 +219,12 @@ struct Driver {
     executors: Executors,
     events: EventWriter,
     peers: BTreeMap<ConnectionId, Peer>,
+    /// When each client was last heard.
+    clients: BTreeMap<ConnectionId, u64>,
+    relay: Relay,
+    /// Where commands inside the job reach this driver.
+    address: SocketAddr,
+    key_file: PathBuf,
     node_connections: BTreeMap<usize, ConnectionId>,
     merger: Merger,
     plan: Plan,
@@ -264,9 +276,11 @@ impl Driver {
                 }
                 _ = beat.tick() => {
                     for &id in self.node_connections.values() {
-                        self.connections.send(id, FromCoordinator::Heartbeat);
+                        self.connections.send(id, &FromCoordinator::Heartbeat);
                     }
-                    self.coordinator.tick(self.clock.now_ms());
+                    let now = self.clock.now_ms();
+                    self.look_after_clients(now);
+                    self.coordinator.tick(now);
                 }
             }
         }
@@ -288,14 +302,25 @@ impl Driver {
                     None => self.introduce(id, message, now),
                 }
             }
+            (Incoming::Frame(Frame::Stdio(frame)), Some(Peer::Node(node))) => {
+                self.coordinator.heard(node, now);
+                self.session_output(node, frame);
+            }
+            (Incoming::Frame(Frame::Stdio(frame)), Some(Peer::Client)) => {
+                self.clients.insert(id, now);
+                self.session_input(id, frame);
+            }
             (Incoming::Frame(Frame::Log(_) | Frame::Stdio(_)), _) => {}
             (Incoming::Ended(how), Some(Peer::Node(node))) => {
                 self.peers.remove(&id);
                 self.node_connections.remove(&node);
+                self.sessions_lost(node, &how);
                 self.coordinator.lost(node, &how, now);
             }
             (Incoming::Ended(_), _) => {
                 self.peers.remove(&id);
+                self.clients.remove(&id);
+                self.client_gone(id);
             }
         }
     }
@@ -309,15 +334,16 @@ impl Driver {
                 }
                 Err(reason) => self
                     .connections
-                    .send(id, FromCoordinator::Refused { reason }),
+                    .send(id, &FromCoordinator::Refused { reason }),
             },
             ToCoordinator::Client { .. } => {
                 self.peers.insert(id, Peer::Client);
+                self.clients.insert(id, now);
             }
             _ => {
                 let reason = "the first frame must be hello or client".to_owned();
                 self.connections
-                    .send(id, FromCoordinator::Refused { reason });
+                    .send(id, &FromCoordinator::Refused { reason });
             }
         }
     }
@@ -339,6 +365,7 @@ impl Driver {
             ToCoordinator::ServiceFailed(failure) => {
                 self.coordinator.service_failed(node, *failure, now);
             }
+            ToCoordinator::Session(message) => self.session_of_node(node, message),
             ToCoordinator::NotUnderstood => self.coordinator.lost(node, OTHER_RELEASE, now),
             ToCoordinator::Heartbeat
             | ToCoordinator::Hello(_)
@@ -346,23 +373,6 @@ impl Driver {
             | ToCoordinator::Cancel { .. }
             | ToCoordinator::Unknown => {}
         }
-    }
-
-    fn client_asks(&mut self, id: ConnectionId, message: ToCoordinator, now: u64) {
-        let answer = if let ToCoordinator::Cancel {
-            signal,
-            grace_ms,
-            by,
-        } = message
-        {
-            self.coordinator
-                .cancel(signal, grace_ms, exit::CANCELLED, &by, now);
-            FromCoordinator::Done
-        } else {
-            let reason = "this release does not know that request".to_owned();
-            FromCoordinator::Refused { reason }
-        };
-        self.connections.send(id, answer);
     }
 
     fn flush_tasks(&mut self) {
@@ -377,9 +387,9 @@ impl Driver {
             match action {
                 Action::Assign { node } => {
                     let assign = self.assignment(node);
-                    self.send(node, FromCoordinator::Assign(Box::new(assign)));
+                    self.send(node, &FromCoordinator::Assign(Box::new(assign)));
                 }
-                Action::Send { node, message } => self.send(node, message),
+                Action::Send { node, message } => self.send(node, &message),
                 // A full disk must not end the job: the ranks' own records matter more.
                 Action::Event(kind) => {
                     let event = Event {
@@ -400,7 +410,7 @@ impl Driver {
         }
     }
 
-    fn send(&mut self, node: usize, message: FromCoordinator) {
+    fn send(&mut self, node: usize, message: &FromCoordinator) {
         if let Some(&id) = self.node_connections.get(&node) {
             self.connections.send(id, message);
         }
@@ -430,6 +440,8 @@ impl Driver {
             attempt_dir: self.dir.path().to_string_lossy().into_owned(),
             tasks_dir: self.tasks_dir.to_string_lossy().into_owned(),
             pass_stdin: self.pass_stdin,
+            coordinator: self.address.to_string(),
+            key_file: self.key_file.to_string_lossy().into_owned(),
         }
     }
 }

@@ -1,0 +1,103 @@
+//! Sessions: a command that somebody runs on a node of the job (`herd rsh`, `herd exec`), with its
+//! streams. A client starts one at the coordinator, which passes everything on to the node.
+//!
+//! Flow: each side sends at most [`WINDOW`] bytes of a stream that the other has not said to have
+//! taken, so that the coordinator never holds more than that however slow a reader is.
+
+use herd_core::exit::ProcessEnd;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of one stream that may be under way.
+pub const WINDOW: usize = 128 * 1024;
+/// Most bytes of one [`crate::StdioFrame`] of a session.
+pub const CHUNK: usize = 32 * 1024;
+
+/// Numbers of a session's streams in [`crate::StdioFrame`].
+pub mod stream {
+    /// What the command reads.
+    pub const STDIN: u8 = 0;
+    /// What it writes.
+    pub const STDOUT: u8 = 1;
+    /// Its complaints; with a terminal, they are in [`STDOUT`].
+    pub const STDERR: u8 = 2;
+}
+
+/// One message about one session. On each connection the client's side numbers them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionMessage {
+    /// The session's number on this connection.
+    pub session: u32,
+    /// What is said.
+    pub event: SessionEvent,
+}
+
+/// What is said about a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionEvent {
+    /// To the node: run this.
+    Start(SessionRequest),
+    /// To the node: pass a signal on to the command.
+    Signal(i32),
+    /// To the node: the terminal has another size.
+    Resize(TerminalSize),
+    /// Either way: bytes of a stream were taken, and as many more may come.
+    Taken {
+        /// The stream's number.
+        stream: u8,
+        /// How many.
+        bytes: u32,
+    },
+    /// To the node: nobody listens any more; end it.
+    Close,
+    /// From the node: it ended, and all it wrote was sent.
+    Ended {
+        /// How.
+        end: ProcessEnd,
+        /// Why it could not start, where it never ran.
+        #[serde(default)]
+        start_error: Option<String>,
+    },
+}
+
+/// A command to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRequest {
+    /// Where.
+    pub place: Place,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// The terminal it is to have; none for plain pipes.
+    #[serde(default)]
+    pub terminal: Option<Terminal>,
+}
+
+/// Where a session runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// On the node of this rank and with its environment.
+    Rank(u32),
+    /// On the node with this index.
+    Node(u32),
+    /// On the node with this name, as the allocation or a host file has it.
+    Named(String),
+}
+
+/// A terminal as the client has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terminal {
+    /// Its type, for `TERM`.
+    pub kind: String,
+    /// Its size.
+    pub size: TerminalSize,
+}
+
+/// Size of a terminal in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminalSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub columns: u16,
+}
