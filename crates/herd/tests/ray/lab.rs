@@ -90,6 +90,51 @@ impl Network {
     }
 }
 
+/// A Ray that is not herd's, ended with all it started when dropped.
+pub(crate) struct Foreign(Child);
+
+impl Foreign {
+    pub(crate) fn start(network: &Network, herd: &Herd) -> Self {
+        let log = herd.path("foreign.log");
+        let child = network
+            .command("ray")
+            .args(["start", "--head", "--block", "--num-cpus=1"])
+            .args(["--include-dashboard=false", "--disable-usage-stats"])
+            .args([
+                "--node-ip-address=10.98.0.1",
+                "--object-store-memory=80000000",
+            ])
+            .arg(format!("--temp-dir={}", herd.path("foreign").display()))
+            .env("RAY_AUTH_MODE", "disabled")
+            .stdout(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let foreign = Self(child);
+        ray_does("a foreign Ray", || {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            text.contains("Ray runtime started")
+        });
+        foreign
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        pid_of(&self.0)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let all = processes(&self.0);
+        for &(pid, start) in &all {
+            if started(pid) == Some(start) {
+                crate::live::signal(pid, "-KILL");
+            }
+        }
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 impl Drop for Network {
     fn drop(&mut self) {
         drop(self.holder.kill());
@@ -102,7 +147,7 @@ pub(crate) fn job(herd: &Herd, name: &str, nodes: u32, python: &str) -> PathBuf 
     let script = herd.file(&format!("{name}.py"), python);
     let text = format!(
         "name: {name}\ntype: ray\nnodes: {nodes}\nresources: {{cpus: 1}}\n\
-         env: {{HERD_TEST_MARK: \"{}\"}}\nsecrets: {{PASSPHRASE: {{env: PASSPHRASE}}}}\n\
+         env: {{TEST_MARK: \"{}\"}}\nsecrets: {{PASSPHRASE: {{env: PASSPHRASE}}}}\n\
          run: [python3, \"{}\"]\n",
         mark(herd),
         script.display()
@@ -127,7 +172,7 @@ pub(crate) fn processes(run: &Child) -> BTreeSet<(i32, u64)> {
 
 /// Which of these live, and which others of the test's jobs.
 pub(crate) fn left(herd: &Herd, before: &BTreeSet<(i32, u64)>) -> Vec<String> {
-    let mark = format!("HERD_TEST_MARK={}", mark(herd));
+    let mark = format!("TEST_MARK={}", mark(herd));
     let marked = fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())

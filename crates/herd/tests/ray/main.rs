@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use herd_launch::{Pid, tree};
 use lab::{
-    Network, all_gone, command_line, job, left, processes, ray_directories, ray_does, variable,
+    Foreign, Network, all_gone, command_line, job, left, processes, ray_directories, ray_does,
+    variable,
 };
 use live::{Herd, alive, assert_code, children, pid_of, signal, stderr, stdout};
 
@@ -232,25 +233,7 @@ fn i5_sigkill_of_an_executor_ends_its_ray_too() {
 fn two_jobs_and_a_foreign_ray_do_not_meet() {
     let network = Network::new();
     let herd = Herd::new();
-    let directory = herd.path("foreign");
-    let mut foreign = network
-        .command("ray")
-        .args(["start", "--head", "--block", "--num-cpus=1"])
-        .args(["--include-dashboard=false", "--disable-usage-stats"])
-        .args([
-            "--node-ip-address=10.98.0.1",
-            "--object-store-memory=80000000",
-        ])
-        .arg(format!("--temp-dir={}", directory.display()))
-        .env("RAY_AUTH_MODE", "disabled")
-        .stdout(fs::File::create(herd.path("foreign.log")).unwrap())
-        .spawn()
-        .unwrap();
-    ray_does("a foreign Ray", || {
-        let log = fs::read_to_string(herd.path("foreign.log")).unwrap_or_default();
-        log.contains("Ray runtime started")
-    });
-    // What the caller has of another cluster means nothing to the jobs.
+    let foreign = Foreign::start(&network, &herd);
     let one = start(&network, &herd, "one", 1);
     let two = start(&network, &herd, "two", 1);
     let before = [processes(&one), processes(&two)];
@@ -275,9 +258,7 @@ fn two_jobs_and_a_foreign_ray_do_not_meet() {
         "{}",
         stderr(&there)
     );
-    assert!(alive(pid_of(&foreign)));
-    signal(pid_of(&foreign), "-TERM");
-    foreign.wait().unwrap();
+    assert!(alive(foreign.pid()));
 }
 
 #[test]
