@@ -25,7 +25,7 @@ use crate::command;
 use crate::environment::{self, Meeting};
 use crate::merge::SETUP_RANK;
 use crate::ray::Part;
-use crate::ray::node::{self as ray_node, RayNode};
+use crate::ray::node::RayNode;
 use crate::service::ServiceEvent;
 
 /// Bytes of the end of a stream that are looked at for its last lines.
@@ -190,7 +190,7 @@ impl PhaseRun {
                         let sweep = spawn_blocking(move || {
                             end_leftovers(&spared);
                             if let Some(left) = left {
-                                ray_node::remove(left.directory());
+                                left.directory().remove();
                             }
                         });
                         self.stage = Stage::Sweeping(sweep);
@@ -263,16 +263,16 @@ impl PhaseRun {
     /// Ends everything now, bounded by `grace` and the time that killing takes.
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
+        // Nobody is left whom a daemon could serve, and little time to remove its directory.
         if let Some(node) = &mut self.service {
-            node.service.stop(grace);
+            node.service.stop(Duration::ZERO);
+            node.service.stopped().await;
+            node.directory().remove();
         }
         while self.group.next_exit().await.is_some() {}
-        if let Some(node) = &mut self.service {
-            node.service.stopped().await;
-        }
         end_leftovers(&[]);
         if let Some(node) = self.service.take() {
-            ray_node::remove(node.directory());
+            node.directory().remove();
         }
     }
 

@@ -419,7 +419,7 @@ impl Driver {
     /// Removes what executors that were killed could not.
     fn remove_left(&self) {
         if self.plan.job_type == JobType::Ray {
-            (0..self.plan.nodes).for_each(|node| ray::node::remove_left(&self.plan, node));
+            ray::directory::remove_left(&std::env::temp_dir());
         }
     }
 

@@ -4,6 +4,7 @@
 //! clusters on one machine, whoever started them, do not meet. It is stopped by process id: `ray
 //! stop` ends by name whatever looks like Ray.
 
+pub(crate) mod directory;
 pub(crate) mod machine;
 pub(crate) mod node;
 pub(crate) mod ports;
@@ -11,9 +12,8 @@ pub(crate) mod ports;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use herd_core::plan::Plan;
 use herd_link::message::Assign;
 
 use machine::Machine;
@@ -21,10 +21,6 @@ use ports::Ports;
 
 /// The variable with the cluster's token. Its value travels with the job's secrets.
 pub(crate) const TOKEN: &str = "RAY_AUTH_TOKEN";
-
-/// Bytes that the path of Ray's directory may have: a socket's path has at most 107, and Ray adds a
-/// session's name and `/sockets/plasma_store`.
-const MAX_DIRECTORY: usize = 40;
 
 /// Ray refuses a smaller object store.
 const MIN_STORE: u64 = 80 << 20;
@@ -83,18 +79,6 @@ fn sharing(assign: &Assign) -> u64 {
         .iter()
         .filter(|other| Some(*other) == own);
     u64::try_from(same.count()).unwrap_or(1).max(1)
-}
-
-/// The directory of a node's Ray: short, since sockets lie in it, and known to the driver, which
-/// removes what a killed executor leaves.
-pub(crate) fn directory(temporary: &Path, plan: &Plan, node: u32) -> PathBuf {
-    let name = format!("herd-ray-{}-{}-{node}", plan.job.short(), plan.attempt);
-    let path = temporary.join(&name);
-    if path.as_os_str().len() <= MAX_DIRECTORY {
-        path
-    } else {
-        Path::new("/tmp").join(name)
-    }
 }
 
 /// The arguments of `ray` for this node.

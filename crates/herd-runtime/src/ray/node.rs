@@ -1,21 +1,19 @@
 //! Starting Ray on this node.
 
-use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herd_core::exit;
-use herd_core::plan::Plan;
 use herd_launch::{Output, ProcessSpec, SpawnError, Stdin};
 use herd_link::message::Assign;
 use thiserror::Error;
 
+use super::directory::{Directory, remove_left};
 use super::machine::Machine;
 use super::ports::Claim;
-use super::{Part, address, argv, directory, environment};
+use super::{Part, address, argv, environment};
 use crate::phase::complete;
 use crate::service::{Conditions, Service};
 
@@ -37,10 +35,10 @@ pub(crate) enum RayError {
         address: String,
     },
     /// Its directory cannot be made.
-    #[error("could not make Ray's directory {}", path.display())]
+    #[error("could not make Ray's directory in {}", temporary.display())]
     Directory {
-        /// The directory.
-        path: PathBuf,
+        /// Where.
+        temporary: PathBuf,
         /// What the system says.
         #[source]
         source: io::Error,
@@ -84,7 +82,7 @@ pub(crate) struct RayNode {
     pub(crate) address: String,
     /// The head's port, or the one on which a worker is spoken to.
     pub(crate) port: u16,
-    directory: PathBuf,
+    directory: Directory,
     /// Keeps the ports from other nodes and jobs.
     _claim: Claim,
 }
@@ -98,16 +96,12 @@ impl RayNode {
         let ip: IpAddr = own.parse().map_err(|_bad| RayError::Address {
             address: own.clone(),
         })?;
-        let path = directory(&std::env::temp_dir(), &assign.plan, assign.node);
-        // Not one that is there already: somebody else could have made it.
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|source| RayError::Directory {
-                path: path.clone(),
-                source,
-            })?;
-        let argv = argv(assign, part, ports, &Machine::of_this_process(), &path);
+        let temporary = std::env::temp_dir();
+        remove_left(&temporary);
+        let directory = Directory::make(&temporary, &assign.plan, assign.node)
+            .map_err(|source| RayError::Directory { temporary, source })?;
+        let machine = Machine::of_this_process();
+        let argv = argv(assign, part, ports, &machine, directory.path());
         let log = log(assign, part);
         let port = match part {
             Part::Head => ports.head(),
@@ -141,31 +135,21 @@ impl RayNode {
                 service,
                 address: own,
                 port,
-                directory: path,
+                directory,
                 _claim: claim,
             }),
             Err(source) => {
-                remove(&path);
+                directory.remove();
                 let part = part.name();
                 Err(RayError::Start { part, source })
             }
         }
     }
 
-    /// Its directory, to be removed when nothing of it runs any more.
-    pub(crate) fn directory(&self) -> &Path {
+    /// To be removed when nothing of it runs any more.
+    pub(crate) fn directory(&self) -> &Directory {
         &self.directory
     }
-}
-
-/// Removes what a node's Ray left, where its executor could not.
-pub(crate) fn remove_left(plan: &Plan, node: u32) {
-    remove(&directory(&std::env::temp_dir(), plan, node));
-}
-
-/// Removes a directory of Ray. What cannot be removed is small and named after its job.
-pub(crate) fn remove(path: &Path) {
-    drop(fs::remove_dir_all(path));
 }
 
 fn log(assign: &Assign, part: &Part) -> PathBuf {

@@ -6,6 +6,9 @@ use herd_core::JobId;
 use herd_core::spec::{Command, JobType, Launcher, Resources};
 use herd_core::units::{Bytes, Span};
 
+use herd_core::plan::Plan;
+
+use super::directory::Directory;
 use super::*;
 
 const MACHINE: Machine = Machine {
@@ -149,13 +152,31 @@ fn ports_directory_and_silence_are_said_and_the_token_is_not() {
 #[test]
 fn directories_are_short_whatever_the_temporary_directory() {
     let plan = assign(0, &["127.0.0.1"]).plan;
-    let short = directory(Path::new("/var/tmp"), &plan, 12);
+    let short = directory::path(Path::new("/var/tmp"), &plan, 12);
     assert!(short.starts_with("/var/tmp"), "{short:?}");
-    let long = directory(
-        Path::new("/a/very/long/path/that/sockets/cannot/have"),
-        &plan,
-        12,
-    );
+    let deep = Path::new("/a/very/long/path/that/sockets/cannot/have");
+    let long = directory::path(deep, &plan, 12);
     assert!(long.starts_with("/tmp"), "{long:?}");
-    assert!(long.as_os_str().len() <= MAX_DIRECTORY);
+    assert!(long.as_os_str().len() <= 40);
+}
+
+#[test]
+fn a_directory_that_a_killed_executor_left_is_removed_and_one_in_use_is_not() {
+    let plan = assign(0, &["127.0.0.1"]).plan;
+    let temporary = tempfile::Builder::new().tempdir_in("/tmp").unwrap();
+    let used = Directory::make(temporary.path(), &plan, 0).unwrap();
+    let left = Directory::make(temporary.path(), &plan, 1).unwrap();
+    let (used_path, left_path) = (used.path().to_owned(), left.path().to_owned());
+    std::fs::write(left_path.join("file"), "x").unwrap();
+    // Only the lock of a process that was killed is gone.
+    drop(left);
+    directory::remove_left(temporary.path());
+    assert!(used_path.is_dir());
+    assert!(!left_path.exists());
+    used.remove();
+    assert!(!used_path.exists());
+    let other = temporary.path().join("herd-ray-x");
+    std::os::unix::fs::symlink("/tmp", &other).unwrap();
+    directory::remove_left(temporary.path());
+    assert!(other.is_symlink());
 }

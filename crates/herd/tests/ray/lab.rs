@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,7 +38,8 @@ impl Network {
             .unwrap();
         let mut up = [0; 3];
         let mut stdout = holder.stdout.take().unwrap();
-        std::io::Read::read_exact(&mut stdout, &mut up)
+        stdout
+            .read_exact(&mut up)
             .expect("lab/netns makes a network namespace, for which it needs root");
         let bin = PathBuf::from(python).parent().unwrap().to_owned();
         Self {
@@ -90,6 +92,38 @@ impl Network {
     }
 }
 
+/// A job's `herd run`, killed where a test fails before its end; its guard being gone ends the rest.
+pub(crate) struct Run(pub(crate) Child);
+
+impl Run {
+    pub(crate) fn pid(&self) -> i32 {
+        pid_of(&self.0)
+    }
+
+    /// Waits for its end; what it printed.
+    pub(crate) fn output(mut self) -> Output {
+        let read = |pipe: Option<&mut dyn Read>| {
+            let mut bytes = Vec::new();
+            pipe.unwrap().read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        // What the tests print fits into a pipe.
+        let status = self.0.wait().unwrap();
+        Output {
+            status,
+            stdout: read(self.0.stdout.as_mut().map(|pipe| pipe as &mut dyn Read)),
+            stderr: read(self.0.stderr.as_mut().map(|pipe| pipe as &mut dyn Read)),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// A Ray that is not herd's, ended with all it started when dropped.
 pub(crate) struct Foreign(Child);
 
@@ -124,7 +158,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        let all = processes(&self.0);
+        let all = processes(pid_of(&self.0));
         for &(pid, start) in &all {
             if started(pid) == Some(start) {
                 crate::live::signal(pid, "-KILL");
@@ -161,8 +195,8 @@ fn mark(herd: &Herd) -> String {
 }
 
 /// The processes of a running job, with their start times: a number alone may be used again.
-pub(crate) fn processes(run: &Child) -> BTreeSet<(i32, u64)> {
-    let root = Pid::from_raw(pid_of(run)).unwrap();
+pub(crate) fn processes(root: i32) -> BTreeSet<(i32, u64)> {
+    let root = Pid::from_raw(root).unwrap();
     tree::descendants(root)
         .into_iter()
         .map(|pid| pid.as_raw_nonzero().get())
@@ -198,7 +232,7 @@ pub(crate) fn all_gone(herd: &Herd, before: &BTreeSet<(i32, u64)>) {
             return;
         }
         assert!(Instant::now() < deadline, "still there: {left:#?}");
-        std::thread::park_timeout(Duration::from_millis(50));
+        std::thread::park_timeout(Duration::from_millis(200));
     }
 }
 
@@ -208,7 +242,7 @@ pub(crate) fn ray_does(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + RAY_DEADLINE;
     while !condition() {
         assert!(Instant::now() < deadline, "{what} did not come true");
-        std::thread::park_timeout(Duration::from_millis(50));
+        std::thread::park_timeout(Duration::from_millis(200));
     }
 }
 
