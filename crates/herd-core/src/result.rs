@@ -33,6 +33,9 @@ pub struct RankResult {
     /// Largest resident memory, KiB.
     #[serde(default)]
     pub peak_kib: u64,
+    /// Whether the kernel killed a process of its node for want of memory before it failed.
+    #[serde(default)]
+    pub out_of_memory: bool,
 }
 
 /// The content of a rank's `error.json`.

@@ -406,6 +406,7 @@ fn rank_result(rank: u32, node: u32, end: ProcessEnd, stopped: bool, ended_ms: u
         last_lines: Vec::new(),
         cpu_ms: 0,
         peak_kib: 0,
+        out_of_memory: false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use herd_runtime::{entry, rsh};
+use herd_runtime::{entry, mpi, rsh};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -25,9 +25,13 @@ fn main() -> ExitCode {
             Ok(code) => ExitCode::from(code),
             Err(error) => complain(&error, error.exit_code()),
         },
+        Some("shim") => match mpi::shim::run(args) {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => complain(&error, error.exit_code()),
+        },
         _ => {
             let error = entry::EntryError::Usage(
-                "herd-node knows `executor` and `rsh`; people use `herd`".to_owned(),
+                "herd-node knows `executor`, `rsh` and `shim`; people use `herd`".to_owned(),
             );
             complain(&error, error.exit_code())
         }

@@ -6,14 +6,19 @@ use herd_core::spec::Command;
 
 /// The argument vector: an `Argv` as it is, text through `bash -eo pipefail -c`.
 pub fn argv(command: &Command, login_shell: bool) -> Vec<OsString> {
+    let words = words(command, login_shell).into_iter();
+    words.map(OsString::from).collect()
+}
+
+/// The same as text.
+pub fn words(command: &Command, login_shell: bool) -> Vec<String> {
     match command {
-        Command::Argv(words) => words.iter().map(OsString::from).collect(),
+        Command::Argv(words) => words.clone(),
         Command::Shell(text) => {
             let flags = if login_shell { "-leo" } else { "-eo" };
             ["bash", flags, "pipefail", "-c", text]
-                .iter()
-                .map(OsString::from)
-                .collect()
+                .map(str::to_owned)
+                .to_vec()
         }
     }
 }

@@ -12,7 +12,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::environment::Meeting;
-use crate::phase::{PhaseEvent, PhaseRun, end_leftovers};
+use crate::mpi;
+use crate::phase::{PhaseEvent, end_leftovers};
+use crate::running::Running;
 use crate::session::node::{FromSession, Sessions};
 use crate::tasks::Tasks;
 
@@ -120,6 +122,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         sessions: Sessions::new(),
         reserved: Some(reserved),
         heard: Instant::now(),
+        own_name: false,
     };
     let outcome = executor.serve(coordinator).await;
     if let Some(mut phase) = executor.phase.take() {
@@ -135,11 +138,13 @@ struct Executor {
     sender: Sender,
     receiver: Receiver,
     assign: Option<Assign>,
-    phase: Option<PhaseRun>,
+    phase: Option<Running>,
     tasks: Tasks,
     sessions: Sessions,
     reserved: Option<TcpListener>,
     heard: Instant,
+    /// Whether this node has a host name of its own among emulated ones.
+    own_name: bool,
 }
 
 /// Whether the executor goes on.
@@ -218,7 +223,10 @@ impl Executor {
 
     fn obey(&mut self, message: FromCoordinator) -> Result<Next, ExecutorError> {
         match message {
-            FromCoordinator::Assign(assign) => self.assign = Some(*assign),
+            FromCoordinator::Assign(assign) => {
+                self.own_name = mpi::place::name_node(&assign);
+                self.assign = Some(*assign);
+            }
             FromCoordinator::Start {
                 phase,
                 meeting_address,
@@ -232,7 +240,7 @@ impl Executor {
                         address: meeting_address,
                         port: meeting_port,
                     };
-                    self.phase = Some(PhaseRun::start(assign, phase, &meeting));
+                    self.phase = Some(Running::start(assign, phase, &meeting, self.own_name));
                 }
             }
             FromCoordinator::Cancel { signal, grace_ms } => {
@@ -271,6 +279,7 @@ impl Executor {
 
     async fn report(&mut self, event: PhaseEvent) -> Result<(), LinkError> {
         match event {
+            PhaseEvent::Idle => Ok(()),
             PhaseEvent::Log(frame) => self.sender.send(&Frame::Log(frame)).await,
             PhaseEvent::Started { rank, pid } => {
                 self.sender
@@ -303,7 +312,7 @@ impl Executor {
 }
 
 /// The phase's next event; for ever pending while none runs.
-async fn next_event(phase: &mut Option<PhaseRun>) -> PhaseEvent {
+async fn next_event(phase: &mut Option<Running>) -> PhaseEvent {
     match phase {
         Some(phase) => phase.next().await,
         None => std::future::pending().await,

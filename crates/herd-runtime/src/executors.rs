@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use herd_launch::cgroup::Cgroup;
 use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -21,12 +22,16 @@ pub(crate) struct Launch {
     /// Where its own messages go.
     pub(crate) log: PathBuf,
     pub(crate) pass_stdin: bool,
+    /// The group with its memory limit, where the job has one.
+    pub(crate) cgroup: Option<Cgroup>,
 }
 
 pub(crate) struct Executors {
     group: Group,
     /// Pid of each that lives, by node index, which is the group's index too.
     alive: BTreeMap<usize, u32>,
+    /// Removed after the last process has ended.
+    cgroups: Vec<Cgroup>,
     /// Ends of orphans that are under way; each has its own bound.
     sweeps: JoinSet<()>,
 }
@@ -36,6 +41,7 @@ impl Executors {
     pub(crate) fn start(launches: Vec<Launch>) -> Result<Self, (String, SpawnError)> {
         let mut children = Vec::new();
         let mut alive = BTreeMap::new();
+        let mut cgroups = Vec::new();
         for (node, launch) in launches.into_iter().enumerate() {
             let spec = ProcessSpec {
                 argv: launch.argv,
@@ -54,6 +60,13 @@ impl Executors {
             };
             match spawn(spec) {
                 Ok(child) => {
+                    // Before it is told what to start, so that all of it is inside.
+                    if let Some(cgroup) = launch.cgroup {
+                        if let Some(pid) = pid(child.pid()) {
+                            drop(cgroup.add(pid));
+                        }
+                        cgroups.push(cgroup);
+                    }
                     alive.insert(node, child.pid());
                     children.push(child);
                 }
@@ -66,6 +79,7 @@ impl Executors {
         Ok(Self {
             group: Group::from_children(children),
             alive,
+            cgroups,
             sweeps: JoinSet::new(),
         })
     }
@@ -97,11 +111,10 @@ impl Executors {
     }
 
     fn living(&self) -> Vec<Pid> {
-        let numbers = self
-            .alive
+        self.alive
             .values()
-            .filter_map(|&pid| i32::try_from(pid).ok());
-        numbers.filter_map(Pid::from_raw).collect()
+            .filter_map(|&number| pid(number))
+            .collect()
     }
 
     /// Waits for all to end after Release, then ends them and what they left.
@@ -117,7 +130,15 @@ impl Executors {
             }
         }
         self.alive.clear();
+        for cgroup in &self.cgroups {
+            cgroup.kill();
+        }
         self.end_orphans();
         while self.sweeps.join_next().await.is_some() {}
+        self.cgroups.clear();
     }
+}
+
+fn pid(number: u32) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(number).ok()?)
 }

@@ -15,6 +15,9 @@ use herd_link::LogFrame;
 /// The rank that stands for setup in log frames.
 pub(crate) const SETUP_RANK: u32 = HERD;
 
+/// The stream of [`SETUP_RANK`] that is the output of what starts the ranks (`mpirun`).
+pub(crate) const LAUNCHER_STREAM: u8 = 3;
+
 /// Bytes of one task's output that merged output has.
 const TASK_SHOWN: u64 = 64 * 1024;
 
@@ -46,7 +49,7 @@ impl Merger {
             self.write(node, log.rank, log.stream, &log.bytes, 0, now_ms);
             return;
         }
-        let prefix = prefix(node, log.rank);
+        let prefix = prefix(node, log.rank, log.stream);
         let mut lines = Vec::with_capacity(log.bytes.len() + log.bytes.len() / 4);
         let splitter = self
             .streams
@@ -77,7 +80,7 @@ impl Merger {
     /// Writes what still waits for its newline.
     pub(crate) fn finish(&mut self, now_ms: u64) {
         for ((node, rank, stream), mut splitter) in std::mem::take(&mut self.streams) {
-            let prefix = prefix(node, rank);
+            let prefix = prefix(node, rank, stream);
             let mut lines = Vec::new();
             splitter.finish(|line| push(&mut lines, &prefix, line));
             self.write(node, rank, stream, &lines, prefix.len(), now_ms);
@@ -130,10 +133,10 @@ fn push(lines: &mut Vec<u8>, prefix: &str, line: Line<'_>) {
     lines.push(b'\n');
 }
 
-fn prefix(node: usize, rank: u32) -> String {
-    if rank == SETUP_RANK {
-        format!("(node{node}, setup) ")
-    } else {
-        format!("(node{node}, rank={rank}) ")
+fn prefix(node: usize, rank: u32, stream: u8) -> String {
+    match (rank, stream) {
+        (SETUP_RANK, LAUNCHER_STREAM) => format!("(node{node}, mpirun) "),
+        (SETUP_RANK, _) => format!("(node{node}, setup) "),
+        _ => format!("(node{node}, rank={rank}) "),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
-use herd_core::spec::JobType;
+use herd_launch::cgroup::MemoryWatch;
 use herd_launch::follow::{FileId, Followed, Follower};
 use herd_launch::{
     Child, ExitInfo, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
@@ -18,15 +18,11 @@ use herd_link::LogFrame;
 use herd_link::message::{Assign, Phase, ServiceFailure, SetupResult};
 
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
-use crate::merge::SETUP_RANK;
-use crate::ray::Part;
-use crate::ray::node::RayNode;
-use crate::service::ServiceEvent;
+use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
 
 /// Bytes of the end of a stream that are looked at for its last lines.
 const TAIL_BYTES: u64 = 8 * 1024;
@@ -36,10 +32,6 @@ const LAST_LINES: usize = 20;
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Bound on ending them, killing included.
 const LEFTOVER_BOUND: Duration = Duration::from_secs(5);
-/// What a daemon gets between TERM and KILL; Ray's head takes three seconds.
-const SERVICE_GRACE: Duration = Duration::from_secs(5);
-/// How much longer than the ranks' grace a daemon serves a job that is being stopped.
-const SERVICE_MARGIN: Duration = Duration::from_secs(1);
 
 /// What happened in a phase.
 pub(crate) enum PhaseEvent {
@@ -53,6 +45,8 @@ pub(crate) enum PhaseEvent {
     ServiceReady { address: String, port: u16 },
     /// The daemon beside the ranks is of no use.
     ServiceFailed(Box<ServiceFailure>),
+    /// Every process has ended of a phase that is held.
+    Idle,
     /// Every process has ended and every byte was told.
     Done {
         phase: Phase,
@@ -62,12 +56,8 @@ pub(crate) enum PhaseEvent {
 
 /// How far the phase has come.
 enum Stage {
-    /// No rank runs here yet, or none will: the daemon of this node is awaited, or serves.
-    Serving,
     /// Processes run, or members of their groups do.
     Running,
-    /// The ranks have ended; the daemon beside them is being ended.
-    Dismissing,
     /// What they left behind outside their groups is being ended, on a thread of the runtime:
     /// heartbeats and logs go on meanwhile.
     Sweeping(JoinHandle<()>),
@@ -89,12 +79,13 @@ pub(crate) struct PhaseRun {
     followed: Vec<FileId>,
     /// Stop was asked for: ends from here on are ours.
     stopped: bool,
-    /// The phase is here for what node 0 runs, and lasts until it is finished or stopped.
-    serving: bool,
-    /// The daemon beside the ranks.
-    service: Option<RayNode>,
-    /// How long the daemon serves ranks of other nodes that are being stopped.
-    serve_until: Option<Instant>,
+    /// The phase lasts until it is finished or stopped, even when its own processes have ended.
+    held: bool,
+    /// All processes and their groups have ended.
+    exhausted: bool,
+    /// How the process that starts the ranks ended.
+    launcher: Option<LauncherEnd>,
+    memory: MemoryWatch,
     /// Children of this process that are not the phase's and outlive it.
     spared: Vec<Pid>,
     setup: Option<SetupResult>,
@@ -104,10 +95,36 @@ pub(crate) struct PhaseRun {
 
 struct Process {
     rank: u32,
-    stdout: PathBuf,
-    stderr: PathBuf,
-    error_file: PathBuf,
+    files: RankFiles,
 }
+
+/// The files of one rank.
+pub(crate) struct RankFiles {
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
+    pub(crate) error_file: PathBuf,
+}
+
+impl RankFiles {
+    pub(crate) fn of(attempt_dir: &Path, rank: u32) -> Self {
+        let directory = attempt_dir.join("ranks").join(rank.to_string());
+        Self {
+            stdout: directory.join("stdout.log"),
+            stderr: directory.join("stderr.log"),
+            error_file: directory.join("error.json"),
+        }
+    }
+}
+
+/// How the process that starts the ranks ended.
+pub(crate) struct LauncherEnd {
+    pub(crate) end: ProcessEnd,
+    /// The last lines it wrote, where it failed.
+    pub(crate) last_lines: Vec<String>,
+}
+
+/// Stands for the process that starts the ranks.
+const LAUNCHER: u32 = SETUP_RANK - 1;
 
 /// Identifies a followed file: rank and stream.
 fn file_id(rank: u32, stream: u8) -> FileId {
@@ -115,9 +132,25 @@ fn file_id(rank: u32, stream: u8) -> FileId {
 }
 
 impl PhaseRun {
-    /// Starts the phase. What cannot start is told as an end of its own.
-    pub(crate) fn start(assign: &Assign, phase: Phase, meeting: &Meeting) -> Self {
-        let mut run = Self {
+    /// A phase without processes so far, which lasts until it is finished or stopped.
+    pub(crate) fn held(assign: &Assign, phase: Phase) -> Self {
+        Self {
+            held: true,
+            ..Self::empty(assign, phase)
+        }
+    }
+
+    /// A phase whose first rank could not be started.
+    pub(crate) fn failed(assign: &Assign, phase: Phase, why: String, code: u8) -> Self {
+        let mut run = Self::empty(assign, phase);
+        let mut result = run.without_start(assign.first_rank, code);
+        result.start_error = Some(why);
+        run.pending.push_back(PhaseEvent::Ended(Box::new(result)));
+        run
+    }
+
+    fn empty(assign: &Assign, phase: Phase) -> Self {
+        Self {
             phase,
             node: assign.node,
             clock: Clock::start(),
@@ -126,23 +159,20 @@ impl PhaseRun {
             processes: Vec::new(),
             followed: Vec::new(),
             stopped: false,
-            serving: phase == Phase::Run
-                && assign.node > 0
-                && matches!(assign.plan.job_type, JobType::Mpi | JobType::Ray),
-            service: None,
-            serve_until: None,
+            held: false,
+            exhausted: false,
+            launcher: None,
+            memory: MemoryWatch::start(),
             spared: Vec::new(),
             setup: None,
             pending: VecDeque::new(),
             stage: Stage::Running,
-        };
-        if phase == Phase::Run && assign.plan.job_type == JobType::Ray {
-            run.stage = Stage::Serving;
-            if assign.node == 0 {
-                run.start_service(assign, &Part::Head);
-            }
-            return run;
         }
+    }
+
+    /// Starts the phase. What cannot start is told as an end of its own.
+    pub(crate) fn start(assign: &Assign, phase: Phase, meeting: &Meeting) -> Self {
+        let mut run = Self::empty(assign, phase);
         let mut children = Vec::new();
         let started = match phase {
             Phase::Setup => run.start_setup(assign, &mut children),
@@ -162,42 +192,29 @@ impl PhaseRun {
             if let Some(event) = self.pending.pop_front() {
                 return event;
             }
+            if self.exhausted && !self.held && matches!(self.stage, Stage::Running) {
+                let spared = std::mem::take(&mut self.spared);
+                self.stage = Stage::Sweeping(spawn_blocking(move || end_leftovers(&spared)));
+            }
             match &mut self.stage {
-                Stage::Serving => tokio::select! {
-                    event = next_of(&mut self.service) => self.served(event),
-                    () = until(self.serve_until) => self.stage = Stage::Dismissing,
-                },
                 Stage::Running => tokio::select! {
                     // Ends first: a failing rank stops its peers however much they write.
                     biased;
-                    exit = self.group.next_exit(), if !self.serving => match exit {
-                        Some((index, exit)) => self.ended(index, &exit),
-                        None => self.stage = Stage::Dismissing,
-                    },
-                    event = next_of(&mut self.service), if self.service.is_some() => {
-                        self.served(event);
+                    exit = self.group.next_exit(), if !self.exhausted => {
+                        if let Some((index, exit)) = exit {
+                            self.ended(index, &exit);
+                            continue;
+                        }
+                        self.exhausted = true;
+                        if self.held {
+                            return PhaseEvent::Idle;
+                        }
                     }
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
                     }
                     // Nothing to watch until it is finished or stopped.
                     else => std::future::pending().await,
-                },
-                Stage::Dismissing => tokio::select! {
-                    () = dismiss(&mut self.service) => {
-                        let left = self.service.take();
-                        let spared = std::mem::take(&mut self.spared);
-                        let sweep = spawn_blocking(move || {
-                            end_leftovers(&spared);
-                            if let Some(left) = left {
-                                left.directory().remove();
-                            }
-                        });
-                        self.stage = Stage::Sweeping(sweep);
-                    }
-                    tailed = self.follower.next(), if !self.followed.is_empty() => {
-                        self.tailed(tailed);
-                    }
                 },
                 Stage::Sweeping(sweep) => tokio::select! {
                     _ = sweep => {
@@ -228,19 +245,8 @@ impl PhaseRun {
 
     /// Asks the processes to end; asked again, kills them.
     pub(crate) fn stop(&mut self, signal: i32, grace: Duration) {
-        if matches!(self.stage, Stage::Serving) {
-            // The entry point on node 0 has its grace, and needs the cluster in it.
-            let serves = self.serving && !self.stopped && !grace.is_zero();
-            if serves {
-                self.serve_until = Some(Instant::now() + grace + SERVICE_MARGIN);
-            } else {
-                self.stage = Stage::Dismissing;
-            }
-            self.stopped = true;
-            return;
-        }
         self.stopped = true;
-        self.serving = false;
+        self.held = false;
         self.group.stop(
             Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
             grace,
@@ -252,82 +258,63 @@ impl PhaseRun {
         self.spared = pids;
     }
 
-    /// What node 0 ran is over: a phase that only served ends.
+    /// A phase that was held ends with its processes.
     pub(crate) fn finish(&mut self) {
-        self.serving = false;
-        if matches!(self.stage, Stage::Serving) {
-            self.stage = Stage::Dismissing;
+        self.held = false;
+    }
+
+    /// Starts the process that starts the ranks; what it writes is followed.
+    pub(crate) fn launch(&mut self, spec: ProcessSpec) -> Result<(), SpawnError> {
+        let log = match &spec.stdout {
+            Output::File(path) => path.clone(),
+            _ => PathBuf::new(),
+        };
+        let child = spawn(spec)?;
+        self.follow(SETUP_RANK, LAUNCHER_STREAM, &log);
+        self.processes.push(Process {
+            rank: LAUNCHER,
+            files: RankFiles {
+                stdout: log.clone(),
+                stderr: log,
+                error_file: PathBuf::new(),
+            },
+        });
+        self.group = Group::from_children(vec![child]);
+        Ok(())
+    }
+
+    /// Starts the ranks of a phase that was held without processes, and holds it further.
+    pub(crate) fn start_held_ranks(&mut self, assign: &Assign, meeting: &Meeting) {
+        let mut children = Vec::new();
+        let started = self.start_ranks(assign, meeting, &mut children);
+        self.group = Group::from_children(children);
+        self.exhausted = false;
+        if !started {
+            self.stop_held(9, Duration::ZERO);
         }
+    }
+
+    /// Asks the processes to end, and holds the phase nevertheless.
+    pub(crate) fn stop_held(&mut self, signal: i32, grace: Duration) {
+        self.stop(signal, grace);
+        self.held = true;
+    }
+
+    /// Whether all its processes have ended.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// How the process that starts the ranks ended, once.
+    pub(crate) fn take_launcher_end(&mut self) -> Option<LauncherEnd> {
+        self.launcher.take()
     }
 
     /// Ends everything now, bounded by `grace` and the time that killing takes.
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
-        // Nobody is left whom a daemon could serve, and little time to remove its directory.
-        if let Some(node) = &mut self.service {
-            node.service.stop(Duration::ZERO);
-            node.service.stopped().await;
-            node.directory().remove();
-        }
         while self.group.next_exit().await.is_some() {}
         end_leftovers(&[]);
-        if let Some(node) = self.service.take() {
-            node.directory().remove();
-        }
-    }
-
-    /// The daemon of node 0 is up: a node that serves starts its own, node 0 starts its ranks.
-    pub(crate) fn service_ready(&mut self, assign: &Assign, head: &Meeting) {
-        if !matches!(self.stage, Stage::Serving) || self.stopped {
-            return;
-        }
-        if self.serving {
-            if self.service.is_none() {
-                let part = Part::Worker {
-                    head: head.address.clone(),
-                    port: head.port,
-                };
-                self.start_service(assign, &part);
-            }
-            return;
-        }
-        let mut children = Vec::new();
-        let started = self.start_ranks(assign, head, &mut children);
-        self.group = Group::from_children(children);
-        self.stage = Stage::Running;
-        if !started {
-            self.stop(9, Duration::ZERO);
-        }
-    }
-
-    fn start_service(&mut self, assign: &Assign, part: &Part) {
-        match RayNode::start(assign, part) {
-            Ok(node) => self.service = Some(node),
-            Err(error) => {
-                let failure = ServiceFailure {
-                    start_code: error.start_code(),
-                    detail: format!("{}{}", chain(&error), error.hint()),
-                    last_lines: Vec::new(),
-                };
-                self.pending
-                    .push_back(PhaseEvent::ServiceFailed(Box::new(failure)));
-            }
-        }
-    }
-
-    fn served(&mut self, event: ServiceEvent) {
-        let Some(node) = &self.service else { return };
-        self.pending.push_back(match event {
-            ServiceEvent::Ready => PhaseEvent::ServiceReady {
-                address: node.address.clone(),
-                port: node.port,
-            },
-            ServiceEvent::Failed(detail) => PhaseEvent::ServiceFailed(Box::new(ServiceFailure {
-                start_code: None,
-                detail: format!("{detail}; its log is {}", node.service.log().display()),
-                last_lines: last_lines(node.service.log()),
-            })),
-        });
     }
 
     fn tailed(&mut self, followed: Followed) {
@@ -377,9 +364,11 @@ impl PhaseRun {
                 self.follow(SETUP_RANK, 0, &log);
                 self.processes.push(Process {
                     rank: SETUP_RANK,
-                    stdout: log.clone(),
-                    stderr: log,
-                    error_file: PathBuf::new(),
+                    files: RankFiles {
+                        stdout: log.clone(),
+                        stderr: log,
+                        error_file: PathBuf::new(),
+                    },
                 });
                 children.push(child);
                 true
@@ -407,19 +396,11 @@ impl PhaseRun {
         let argv = command::argv(run, assign.plan.login_shell);
         for local_rank in 0..assign.plan.ranks_per_node {
             let rank = assign.first_rank + local_rank;
-            let dir = Path::new(&assign.attempt_dir)
-                .join("ranks")
-                .join(rank.to_string());
-            let process = Process {
-                rank,
-                stdout: dir.join("stdout.log"),
-                stderr: dir.join("stderr.log"),
-                error_file: dir.join("error.json"),
-            };
+            let files = RankFiles::of(Path::new(&assign.attempt_dir), rank);
             let mut env = environment::of_rank(assign, local_rank, meeting);
             env.insert(
                 "TORCHELASTIC_ERROR_FILE".to_owned(),
-                process.error_file.to_string_lossy().into_owned(),
+                files.error_file.to_string_lossy().into_owned(),
             );
             let spec = ProcessSpec {
                 argv: argv.clone(),
@@ -430,17 +411,17 @@ impl PhaseRun {
                 } else {
                     Stdin::Null
                 },
-                stdout: Output::File(process.stdout.clone()),
-                stderr: Output::File(process.stderr.clone()),
+                stdout: Output::File(files.stdout.clone()),
+                stderr: Output::File(files.stderr.clone()),
                 cpus: assign.cpus.clone(),
                 nofile: None,
                 keep_fds: Vec::new(),
             };
             match spawn(spec) {
                 Ok(child) => {
-                    self.follow(rank, 1, &process.stdout);
-                    self.follow(rank, 2, &process.stderr);
-                    self.processes.push(process);
+                    self.follow(rank, 1, &files.stdout);
+                    self.follow(rank, 2, &files.stderr);
+                    self.processes.push(Process { rank, files });
                     self.pending.push_back(PhaseEvent::Started {
                         rank,
                         pid: child.pid(),
@@ -459,20 +440,28 @@ impl PhaseRun {
 
     fn not_started(&self, rank: u32, error: &SpawnError) -> RankResult {
         RankResult {
+            start_error: Some(chain(error)),
+            ..self.without_start(rank, error.exit_code())
+        }
+    }
+
+    fn without_start(&self, rank: u32, code: u8) -> RankResult {
+        RankResult {
             rank,
             node: self.node,
-            end: ProcessEnd::Exited(error.exit_code()),
+            end: ProcessEnd::Exited(code),
             ended_ms: self.clock.now_ms(),
             stopped: false,
-            start_error: Some(chain(error)),
+            start_error: None,
             error: None,
             last_lines: Vec::new(),
             cpu_ms: 0,
             peak_kib: 0,
+            out_of_memory: false,
         }
     }
 
-    fn follow(&mut self, rank: u32, stream: u8, path: &Path) {
+    pub(crate) fn follow(&mut self, rank: u32, stream: u8, path: &Path) {
         let id = file_id(rank, stream);
         self.follower.add(id, path);
         self.followed.push(id);
@@ -483,9 +472,16 @@ impl PhaseRun {
             return;
         };
         let failed = !exit.end.is_success();
+        if process.rank == LAUNCHER {
+            self.launcher = Some(LauncherEnd {
+                end: exit.end,
+                last_lines: last_lines(&process.files.stdout),
+            });
+            return;
+        }
         if process.rank == SETUP_RANK {
             let last_lines = if failed {
-                last_lines(&process.stdout)
+                last_lines(&process.files.stdout)
             } else {
                 Vec::new()
             };
@@ -505,43 +501,21 @@ impl PhaseRun {
                 stopped: exit.stopped,
                 start_error: None,
                 error: if failed {
-                    herd_launch::error_file::read_error_file(&process.error_file)
+                    herd_launch::error_file::read_error_file(&process.files.error_file)
                         .ok()
                         .flatten()
                 } else {
                     None
                 },
                 last_lines: if failed {
-                    last_lines(&process.stderr)
+                    last_lines(&process.files.stderr)
                 } else {
                     Vec::new()
                 },
                 cpu_ms: exit.cpu_ms,
                 peak_kib: exit.peak_kib,
+                out_of_memory: failed && !exit.stopped && self.memory.has_killed(),
             })));
-    }
-}
-
-/// What happens next to the daemon beside the ranks; for ever pending without one.
-async fn next_of(service: &mut Option<RayNode>) -> ServiceEvent {
-    match service {
-        Some(node) => node.service.next().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Ends the daemon beside the ranks, where there is one. Cancel-safe.
-async fn dismiss(service: &mut Option<RayNode>) {
-    if let Some(node) = service {
-        node.service.stop(SERVICE_GRACE);
-        node.service.stopped().await;
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -581,7 +555,7 @@ pub(crate) fn complete(
 }
 
 /// The last lines of a file, bounded in bytes and lines; nothing where it cannot be read.
-fn last_lines(path: &Path) -> Vec<String> {
+pub(crate) fn last_lines(path: &Path) -> Vec<String> {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();

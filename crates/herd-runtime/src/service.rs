@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    fn start(script: &str, within: Duration) -> (Service, TempDir) {
+    fn start(script: &str, within: Duration) -> (Service, (TempDir, TcpListener)) {
         let directory = TempDir::new().unwrap();
         let log = directory.path().join("log");
         let argv = ["/bin/sh", "-c", script].map(Into::into).to_vec();
@@ -205,14 +205,14 @@ mod tests {
             listens: listener.local_addr().unwrap(),
             within,
         };
-        std::mem::forget(listener);
-        (Service::start(spec, conditions).unwrap(), directory)
+        let service = Service::start(spec, conditions).unwrap();
+        (service, (directory, listener))
     }
 
     #[tokio::test]
     async fn a_daemon_is_ready_when_it_says_so_and_its_end_is_told() {
         let script = "echo up and ready; exec sleep 0.2";
-        let (mut service, _directory) = start(script, Duration::from_secs(60));
+        let (mut service, _kept) = start(script, Duration::from_mins(1));
         assert!(matches!(service.next().await, ServiceEvent::Ready));
         let ServiceEvent::Failed(text) = service.next().await else {
             panic!("ready twice");
@@ -223,7 +223,7 @@ mod tests {
     #[tokio::test]
     async fn i6_one_that_is_late_or_ends_early_is_named() {
         let (mut late, _one) = start("exec sleep 3000", Duration::from_millis(50));
-        let (mut early, _two) = start("exit 3", Duration::from_secs(60));
+        let (mut early, _two) = start("exit 3", Duration::from_mins(1));
         let ServiceEvent::Failed(text) = late.next().await else {
             panic!("a silent daemon was ready");
         };
@@ -232,7 +232,7 @@ mod tests {
             panic!("a dead daemon was ready");
         };
         assert_eq!(text, "its daemon exited with code 3 before it was ready");
-        late.stop(Duration::from_secs(60));
+        late.stop(Duration::from_mins(1));
         late.stopped().await;
     }
 
@@ -240,7 +240,7 @@ mod tests {
     async fn i5_one_that_ignores_sigterm_is_killed_with_what_it_started() {
         let script =
             "trap '' TERM; sleep 3000 & echo $!; echo up and ready; while :; do sleep 1; done";
-        let (mut service, _directory) = start(script, Duration::from_secs(60));
+        let (mut service, _kept) = start(script, Duration::from_mins(1));
         assert!(matches!(service.next().await, ServiceEvent::Ready));
         let text = std::fs::read_to_string(service.log()).unwrap();
         let child: i32 = text.lines().next().unwrap().parse().unwrap();

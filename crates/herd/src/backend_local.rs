@@ -27,7 +27,7 @@ pub(crate) fn facts() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
     BackendFacts {
-        memory_enforced: crate::machine::writable_cgroup().is_some(),
+        memory_enforced: herd_launch::cgroup::Parent::find().is_some(),
         ..BackendFacts::local(cpus, crate::machine::gpu_devices().usable)
     }
 }
@@ -177,4 +177,10 @@ pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
 pub(crate) fn rsh(args: &[OsString]) -> Result<u8, ExpectedError> {
     herd_runtime::rsh::run(args.iter().cloned())
         .map_err(|error| ExpectedError::failed("run a command on another node", error))
+}
+
+/// `herd shim`.
+pub(crate) fn shim(args: &[OsString]) -> Result<u8, ExpectedError> {
+    herd_runtime::mpi::shim::run(args.iter().cloned())
+        .map_err(|error| ExpectedError::failed("run an MPI rank", error))
 }

@@ -1,21 +1,6 @@
 //! Facts of this machine that both `doctor` and the plan of a local job look at.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-
-use nix::unistd::{AccessFlags, access};
-
-/// The cgroup that this process may divide, where there is one.
-pub(crate) fn writable_cgroup() -> Option<PathBuf> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let relative = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let directory = Path::new("/sys/fs/cgroup").join(relative.trim_start_matches('/'));
-    let controllers = fs::read_to_string(directory.join("cgroup.controllers")).ok()?;
-    let memory = controllers.split_whitespace().any(|name| name == "memory");
-    let writable = access(&directory, AccessFlags::W_OK).is_ok()
-        && access(&directory.join("cgroup.procs"), AccessFlags::W_OK).is_ok();
-    (memory && writable).then_some(directory)
-}
 
 /// GPU device files of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

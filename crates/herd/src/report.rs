@@ -386,6 +386,7 @@ mod tests {
             last_lines: Vec::new(),
             cpu_ms: 0,
             peak_kib: 0,
+            out_of_memory: false,
         }
     }
 

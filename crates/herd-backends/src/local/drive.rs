@@ -15,6 +15,7 @@ use herd_core::spec::AfterWhen;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, DriverInfo, Home, JobDir, JobDirError};
+use herd_launch::cgroup;
 use herd_link::Key;
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::{self, Attempt, DriverError, NodePlan};
@@ -23,7 +24,7 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::leases::{DIRECTORY_VARIABLE, Lease, LeaseError, Leases, Need, Stock, Ticket};
-use super::machine::Machine;
+use super::machine::{self, Machine};
 
 use super::DURABILITY;
 
@@ -310,6 +311,9 @@ async fn lease(
     clock: &Clock,
 ) -> Result<Waited<(Vec<NodePlan>, Option<Lease>)>, DriveError> {
     let names = (0..plan.nodes).map(|index| format!("node{index}"));
+    // Where no group is writable, memory is accounting only, which `render` and `run` have said.
+    let memory = plan.resources.memory.map(|memory| memory.0);
+    let memory = memory.filter(|_| cgroup::Parent::find().is_some());
     let need = Need {
         gpus: plan.resources.gpus.unwrap_or(0) * plan.nodes,
         cpus: plan.resources.cpus.unwrap_or(0) * plan.nodes,
@@ -322,6 +326,7 @@ async fn lease(
                 name,
                 gpus: gpus.clone(),
                 cpus: None,
+                memory,
             })
             .collect();
         return Ok(Waited::Ready((nodes, None)));
@@ -354,13 +359,20 @@ async fn lease(
             return Ok(Waited::Cancelled(signal));
         }
     };
+    // Slots are numbered alike for all who may use the same CPUs.
+    let allowed = machine::allowed_cpus();
+    let own_cpus: Vec<usize> = lease
+        .cpus
+        .iter()
+        .filter_map(|&slot| allowed.get(slot as usize).copied())
+        .collect();
     let nodes = names
         .enumerate()
         .map(|(index, name)| NodePlan {
             name,
             gpus: plan.resources.gpus.map(|n| share(&lease.gpus, index, n)),
-            // Leases count CPUs; the kernel's scheduler places.
-            cpus: None,
+            cpus: plan.resources.cpus.map(|n| share(&own_cpus, index, n)),
+            memory,
         })
         .collect();
     Ok(Waited::Ready((nodes, Some(lease))))

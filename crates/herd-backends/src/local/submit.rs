@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use herd_core::JobId;
 use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::{Command, JobSpec, JobType};
+use herd_core::spec::{Command, JobSpec};
 use herd_jobdir::{Home, JobDir, JobDirError, Summary};
 use herd_link::Key;
 use thiserror::Error;
@@ -72,14 +72,6 @@ pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
             hint: hint.to_owned(),
         });
     };
-    match spec.job_type {
-        JobType::Command | JobType::Pytorch | JobType::Ray => {}
-        JobType::Mpi => refuse(
-            "type",
-            "MPI ranks are not started by this release",
-            "use `type: command` with your own mpirun on one node",
-        ),
-    }
     if spec.array.is_some() && spec.retry.is_some() {
         refuse(
             "retry",

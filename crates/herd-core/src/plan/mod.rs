@@ -48,9 +48,9 @@ pub struct Plan {
     pub launcher: Launcher,
     /// Number of nodes.
     pub nodes: u32,
-    /// Ranks herd starts on each node: 1 for `command`, `mpi`, `ray` and `launcher: user`.
+    /// Ranks on each node: 1 for `command`, `ray` and `launcher: user`.
     pub ranks_per_node: u32,
-    /// `procs_per_node` as the job asked for it: `MPI` ranks or torchrun's processes per node.
+    /// `procs_per_node` as the job asked for it: with `launcher: user`, torchrun's to start.
     pub procs_per_node: u32,
     /// Per node.
     pub resources: Resources,

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::facts::{BackendFacts, BackendKind};
 use super::resolve::procs_and_gpus;
-use crate::spec::{JobSpec, ProcsPerNode};
+use crate::spec::{Command, JobSpec, JobType, ProcsPerNode};
 use crate::validate;
 
 /// A key that the backend cannot honour, or that contradicts another.
@@ -18,6 +18,28 @@ pub struct Unsupported {
     pub reason: String,
     /// What to change.
     pub hint: String,
+}
+
+/// The program with which an MPI job would start its ranks a second time.
+fn own_starter(spec: &JobSpec) -> Option<&str> {
+    let first = match spec
+        .run
+        .as_ref()
+        .filter(|_| spec.job_type == JobType::Mpi)?
+    {
+        Command::Argv(words) => words.first()?,
+        Command::Shell(text) => text.split_whitespace().next()?,
+    };
+    let name = first.rsplit('/').next()?;
+    let starters = [
+        "mpirun",
+        "mpiexec",
+        "mpiexec.hydra",
+        "orterun",
+        "prterun",
+        "srun",
+    ];
+    starters.contains(&name).then_some(name)
 }
 
 /// Every key that stands in the way.
@@ -44,6 +66,14 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
     if facts.kind == BackendKind::Ray {
         let reason = "the ray backend is not available yet".to_owned();
         refuse("backend", reason, "use `type: ray` on local");
+    }
+    if let Some(starter) = own_starter(spec) {
+        let reason = format!("begins with `{starter}`, which herd itself starts for `type: mpi`");
+        refuse(
+            "run",
+            reason,
+            "give the MPI program and its arguments alone; `nodes` and `procs_per_node` count its ranks",
+        );
     }
     if spec.image.is_some() && !facts.images {
         let hint = "remove `image`, or choose a backend that runs containers";

@@ -30,7 +30,11 @@ pub fn plan(
         return Err(refused);
     }
     let (procs_per_node, gpus) = procs_and_gpus(spec, facts);
-    let herd_starts = spec.job_type == JobType::Pytorch && spec.launcher == Launcher::Herd;
+    let herd_starts = match spec.job_type {
+        JobType::Pytorch => spec.launcher == Launcher::Herd,
+        JobType::Mpi => true,
+        JobType::Command | JobType::Ray => false,
+    };
     let mut env = BTreeMap::new();
     if !facts.inherit_env {
         for name in &spec.env_from {

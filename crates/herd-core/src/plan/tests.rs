@@ -45,7 +45,7 @@ fn ranks_follow_type_and_launcher() {
     let user = on_local("type: pytorch\nlauncher: user\nprocs_per_node: 3\nrun: a").unwrap();
     assert_eq!((user.ranks_per_node, user.procs_per_node), (1, 3));
     let mpi = on_local("type: mpi\nprocs_per_node: 3\nrun: a").unwrap();
-    assert_eq!((mpi.ranks_per_node, mpi.procs_per_node), (1, 3));
+    assert_eq!((mpi.ranks_per_node, mpi.procs_per_node), (3, 3));
     let gpu = on_local("type: pytorch\nnodes: 2\nprocs_per_node: gpu\nrun: a").unwrap();
     assert_eq!((gpu.ranks_per_node, gpu.resources.gpus), (1, Some(1)));
 }

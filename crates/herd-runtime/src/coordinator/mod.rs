@@ -545,8 +545,14 @@ impl Coordinator {
             Some(Stop::Cancelled { code }) => (AttemptState::Cancelled, None, code),
             Some(Stop::Failed(given)) => {
                 let failure = given.or_else(|| {
-                    rootcause::first_cause(&ranks)
-                        .map(|first| Failure::RankFailed(Box::new(first.clone())))
+                    rootcause::first_cause(&ranks).map(|first| {
+                        let rank = Box::new(first.clone());
+                        if rank.out_of_memory {
+                            Failure::OutOfMemory(rank)
+                        } else {
+                            Failure::RankFailed(rank)
+                        }
+                    })
                 });
                 let code = failure
                     .as_ref()
@@ -580,6 +586,7 @@ impl Coordinator {
             last_lines: Vec::new(),
             cpu_ms: 0,
             peak_kib: 0,
+            out_of_memory: false,
         })))
     }
 

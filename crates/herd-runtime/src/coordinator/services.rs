@@ -50,8 +50,8 @@ impl Coordinator {
             return;
         }
         let name = self.nodes[node].name.clone();
-        let failure = match failure.start_code {
-            Some(code) => Failure::RankFailed(Box::new(RankResult {
+        let failure = if let Some(code) = failure.start_code {
+            Failure::RankFailed(Box::new(RankResult {
                 rank: 0,
                 node: as_u32(node),
                 end: ProcessEnd::Exited(code),
@@ -62,17 +62,17 @@ impl Coordinator {
                 last_lines: failure.last_lines,
                 cpu_ms: 0,
                 peak_kib: 0,
-            })),
-            None => {
-                self.event(EventKind::NodeLost {
-                    name: name.clone(),
-                    detail: failure.detail.clone(),
-                });
-                Failure::NodeLost {
-                    node: name,
-                    detail: failure.detail,
-                    last_lines: failure.last_lines,
-                }
+                out_of_memory: false,
+            }))
+        } else {
+            self.event(EventKind::NodeLost {
+                name: name.clone(),
+                detail: failure.detail.clone(),
+            });
+            Failure::NodeLost {
+                node: name,
+                detail: failure.detail,
+                last_lines: failure.last_lines,
             }
         };
         self.begin_stop(

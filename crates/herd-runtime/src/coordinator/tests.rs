@@ -75,6 +75,7 @@ fn ended(rank: u32, code: u8, stopped: bool) -> RankResult {
         last_lines: Vec::new(),
         cpu_ms: 0,
         peak_kib: 0,
+        out_of_memory: false,
     }
 }
 

@@ -5,6 +5,7 @@ mod sessions;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use herd_core::result::AttemptEnd;
 use herd_core::spec::JobType;
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, TaskWriter};
+use herd_launch::cgroup::{Cgroup, Parent};
 use herd_link::message::{Assign, FromCoordinator, ToCoordinator};
 use herd_link::{Channel, Frame, Key, LinkError};
 use thiserror::Error;
@@ -85,6 +87,8 @@ pub struct NodePlan {
     pub gpus: Option<Vec<String>>,
     /// Its CPUs, where managed.
     pub cpus: Option<Vec<usize>>,
+    /// Bytes of memory that all its processes may use together, where that can be enforced.
+    pub memory: Option<u64>,
 }
 
 /// Why an attempt could not be driven to its end.
@@ -105,6 +109,17 @@ pub enum DriverError {
     /// The token of a Ray cluster could not be made.
     #[error("could not make the Ray cluster's token")]
     Token(#[source] LinkError),
+    /// The limit of memory could not be set.
+    #[error("could not limit the memory of {node} to {bytes} bytes")]
+    Memory {
+        /// Node's name.
+        node: String,
+        /// The limit.
+        bytes: u64,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
     /// An executor could not be started.
     #[error("could not start the executor of {node}")]
     Executor {
@@ -141,18 +156,22 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .dir
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
-    let launches = attempt.nodes.iter().map(|node| Launch {
-        node: node.name.clone(),
-        argv: executor_argv(&attempt, address, &node.name),
-        log: attempt
-            .dir
-            .path()
-            .join("nodes")
-            .join(&node.name)
-            .join("executor.log"),
-        pass_stdin: attempt.pass_stdin,
-    });
-    let executors = Executors::start(launches.collect())
+    let mut launches = Vec::new();
+    for node in &attempt.nodes {
+        launches.push(Launch {
+            node: node.name.clone(),
+            argv: executor_argv(&attempt, address, &node.name),
+            log: attempt
+                .dir
+                .path()
+                .join("nodes")
+                .join(&node.name)
+                .join("executor.log"),
+            pass_stdin: attempt.pass_stdin,
+            cgroup: limit_memory(&attempt.plan, node)?,
+        });
+    }
+    let executors = Executors::start(launches)
         .map_err(|(node, source)| DriverError::Executor { node, source })?;
     let names = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
@@ -192,6 +211,23 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         end: None,
     };
     driver.drive(signals).await
+}
+
+/// A control group of the node's own with its limit.
+fn limit_memory(plan: &Plan, node: &NodePlan) -> Result<Option<Cgroup>, DriverError> {
+    let Some(bytes) = node.memory else {
+        return Ok(None);
+    };
+    let name = format!("{}-{}-{}", plan.job, plan.attempt, node.name);
+    let made = match Parent::find() {
+        Some(parent) => parent.create(&name, bytes),
+        None => Err(io::Error::other("no control group is writable")),
+    };
+    made.map(Some).map_err(|source| DriverError::Memory {
+        node: node.name.clone(),
+        bytes,
+        source,
+    })
 }
 
 fn executor_argv(attempt: &Attempt, coordinator: SocketAddr, node: &str) -> Vec<OsString> {

@@ -8,6 +8,7 @@ pub(crate) mod directory;
 pub(crate) mod machine;
 pub(crate) mod node;
 pub(crate) mod ports;
+pub(crate) mod run;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -18,7 +18,7 @@ use crate::phase::complete;
 use crate::service::{Conditions, Service};
 
 /// How long a head or a worker may take; seconds where the machine is idle.
-const READY_WITHIN: Duration = Duration::from_secs(120);
+const READY_WITHIN: Duration = Duration::from_mins(2);
 /// What `ray start` says when the node is registered with its cluster.
 const READY_LINE: &str = "Ray runtime started";
 

@@ -23,6 +23,8 @@ use crate::signals::Signals;
 const BOUND: Duration = Duration::from_secs(5);
 /// The only session of a client.
 const SESSION: u32 = 0;
+/// What a program dies of that writes where nobody reads.
+const SIGPIPE: u8 = 13;
 /// Chunks of input that wait to be sent.
 const INPUT_QUEUE: usize = 2;
 
@@ -193,7 +195,16 @@ impl Session<'_> {
                     heard = Instant::now();
                     match frame.map_err(self.target.link())? {
                         None => return Err(ClientError::Gone),
-                        Some(Frame::Stdio(frame)) => self.show(&frame).await?,
+                        Some(Frame::Stdio(frame)) => match self.show(&frame).await {
+                            // Whoever read it has seen enough; the command ends with us.
+                            Err(ClientError::Own { source, .. })
+                                if source.kind() == io::ErrorKind::BrokenPipe =>
+                            {
+                                let end = ProcessEnd::Signaled(SIGPIPE);
+                                return Ok(SessionEnd { end, start_error: None });
+                            }
+                            shown => shown?,
+                        },
                         Some(frame) => if let Some(end) = self.hear(message(&frame))? {
                             return Ok(end);
                         },

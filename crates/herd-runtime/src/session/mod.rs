@@ -1,5 +1,5 @@
-//! Commands inside a running job (`herd rsh`, `herd exec`): [`client`] asks, [`relay`] is the
-//! coordinator's part, [`node`] runs them. The messages are herd-link's.
+//! Commands inside a running job (`herd rsh`, `herd exec`): `client` asks, `relay` is the
+//! coordinator's part, `node` runs them. The messages are herd-link's.
 
 pub mod client;
 pub(crate) mod node;

@@ -134,6 +134,9 @@ pub(crate) enum Command {
     /// Start a command on another node of the same job, as ssh would
     #[command(hide = true, disable_help_flag = true)]
     Rsh(machine::RawArgs),
+    /// Be the parent of one MPI rank
+    #[command(hide = true, disable_help_flag = true)]
+    Shim(machine::RawArgs),
 }
 
 #[cfg(test)]

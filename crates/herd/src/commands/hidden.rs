@@ -1,4 +1,4 @@
-//! The commands that backends start: `executor`, `driver`, `rsh`.
+//! The commands that backends start: `executor`, `driver`, `rsh`, `shim`.
 
 use super::Outcome;
 use crate::backend_local;
@@ -17,4 +17,9 @@ pub(crate) fn driver(args: &RawArgs) -> Outcome {
 /// Starts a command on another node of the same job.
 pub(crate) fn rsh(args: &RawArgs) -> Outcome {
     backend_local::rsh(&args.args)
+}
+
+/// Is the parent of one MPI rank.
+pub(crate) fn shim(args: &RawArgs) -> Outcome {
+    backend_local::shim(&args.args)
 }

@@ -49,5 +49,6 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Executor(args) => hidden::executor(&args),
         Command::Driver(args) => hidden::driver(&args),
         Command::Rsh(args) => hidden::rsh(&args),
+        Command::Shim(args) => hidden::shim(&args),
     }
 }

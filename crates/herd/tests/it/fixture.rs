@@ -176,6 +176,7 @@ impl Bench {
             last_lines: vec!["ValueError: no data".into()],
             cpu_ms: 0,
             peak_kib: 0,
+            out_of_memory: false,
         };
         let failure = Failure::RankFailed(Box::new(rank.clone()));
         let end = AttemptEnd {

@@ -170,8 +170,11 @@ pub(super) fn descriptors() -> Finding {
 
 /// Whether memory can be limited.
 pub(super) fn cgroup() -> Finding {
-    match machine::writable_cgroup() {
-        Some(path) => Finding::ok("cgroup", format!("{} is writable", path.display())),
+    match herd_launch::cgroup::Parent::find() {
+        Some(parent) => Finding::ok(
+            "cgroup",
+            format!("{} is writable", parent.directory().display()),
+        ),
         None => Finding::new(
             "cgroup",
             Verdict::Warn,

@@ -1,0 +1,15 @@
+//! `type: mpi`: ranks that an MPI library's own `mpirun` starts.
+//!
+//! On node 0 runs the `mpirun` of the job's environment (`launch`). It reaches the other nodes by
+//! `herd rsh`, and starts `herd shim` as each rank (`shim`), which asks the executor of its node
+//! what to run (`ranks`) and is the rank's parent. So ranks have their logs, results and signals
+//! as those of every other type, and the command line of `mpirun` holds nothing of the job.
+//! `run` is the run phase of one node, `place` what the node needs for it.
+
+mod launch;
+mod library;
+pub(crate) mod place;
+mod ranks;
+pub(crate) mod run;
+pub mod shim;
+mod wire;

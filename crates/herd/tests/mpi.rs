@@ -1,0 +1,268 @@
+//! `type: mpi` with real Open MPI and MPICH: `mpirun` reaches the emulated nodes by `herd rsh`, each
+//! rank has a `herd shim` as its parent. The programs are compiled with the compilers of the two
+//! libraries; `lab/mpi` installs both.
+
+mod live;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use live::{Herd, alive, assert_code, eventually, pid_of, pids, signal, stderr, stdout};
+
+/// The two libraries of the lab: suffix of the programs `mpicc` and `mpirun`.
+const LIBRARIES: [&str; 2] = ["openmpi", "mpich"];
+
+/// Compiles a program that sums its ranks and prints who it is.
+fn ring(herd: &Herd, library: &str) -> PathBuf {
+    let source = herd.file(
+        "ring.c",
+        r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int rank, size, sum, length;
+    char name[MPI_MAX_PROCESSOR_NAME];
+    MPI_Init(&argc, &argv);
+    if (argc > 1)
+        sleep(atoi(argv[1]));
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Get_processor_name(name, &length);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("%d of %d sums %d as %s on %s\n", rank, size, sum, getenv("HERD_RANK"), getenv("HERD_NODE_NAME"));
+    fprintf(stderr, "stderr of %d\n", rank);
+    MPI_Finalize();
+    return 0;
+}
+"#,
+    );
+    let program = herd.path(&format!("ring-{library}"));
+    let compiler = format!("mpicc.{library}");
+    let compiled = Command::new(&compiler)
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; run lab/mpi"));
+    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    program
+}
+
+fn job(herd: &Herd, library: &str, nodes: u32, each: u32, run: &str) -> String {
+    let run = run.replace('\n', "\n  ");
+    let text = format!(
+        "name: mpi\ntype: mpi\nnodes: {nodes}\nprocs_per_node: {each}\nenv: {{MPIRUN: mpirun.{library}}}\nrun: |\n  {run}\n"
+    );
+    let path = herd.file(&format!("{library}-{nodes}-{each}.yaml"), &text);
+    path.to_string_lossy().into_owned()
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn ranks_of_two_nodes_find_each_other_with_both_libraries() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let program = ring(&herd, library);
+        let file = job(&herd, library, 2, 2, &program.to_string_lossy());
+        let output = herd.run(&["run", &file]);
+        assert_code(&output, 0);
+        let text = stdout(&output);
+        let expected: Vec<String> = (0..4)
+            .map(|rank| {
+                let node = rank / 2;
+                format!("(node{node}, rank={rank}) {rank} of 4 sums 6 as {rank} on node{node}")
+            })
+            .collect();
+        assert_eq!(sorted(&text), expected, "{library}: {}", stderr(&output));
+        // Each rank's own streams, byte for byte (I7).
+        for rank in 0..4 {
+            let logs = herd.run(&[
+                "logs",
+                "last",
+                "--rank",
+                &rank.to_string(),
+                "--stream",
+                "stderr",
+                "--raw",
+            ]);
+            assert!(
+                stdout(&logs).contains(&format!("stderr of {rank}\n")),
+                "{library}"
+            );
+        }
+    }
+}
+
+#[test]
+fn i8_a_failing_rank_gives_its_code_and_is_named_first() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let file = job(
+            &herd,
+            library,
+            2,
+            2,
+            "[ $HERD_RANK = 3 ] || exec sleep 600\necho no water >&2\nexit 7",
+        );
+        let output = herd.run(&["run", &file]);
+        assert_code(&output, 7);
+        let text = stderr(&output);
+        assert!(
+            text.contains("rank 3 failed first, on node1: exit code 7"),
+            "{library}: {text}"
+        );
+        assert!(text.contains("no water"), "{library}: {text}");
+    }
+}
+
+#[test]
+fn cancel_gives_ranks_the_jobs_grace_and_not_the_second_of_mpirun() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let file = job(
+            &herd,
+            library,
+            2,
+            1,
+            "trap 'sleep 3; echo saved > saved.$HERD_RANK; exit 0' TERM\ntouch ready.$HERD_RANK\nwhile :; do sleep 0.1; done",
+        );
+        let child = herd.start(&["run", &file]);
+        eventually("both ranks run", || {
+            herd.path("ready.0").exists() && herd.path("ready.1").exists()
+        });
+        assert_code(&herd.run(&["cancel", "last"]), 0);
+        let output = child.wait_with_output().unwrap();
+        assert_code(&output, 130);
+        for rank in ["saved.0", "saved.1"] {
+            assert!(
+                herd.path(rank).exists(),
+                "{library}: {rank}: {}",
+                stderr(&output)
+            );
+        }
+    }
+}
+
+#[test]
+fn i5_nothing_is_left_when_herd_is_killed() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let file = job(
+            &herd,
+            library,
+            2,
+            1,
+            "trap '' TERM\n(setsid sleep 600 & echo $! > daemon.$HERD_RANK)\necho $$ > shell.$HERD_RANK\nwhile :; do sleep 0.1; done",
+        );
+        let mut child = herd.start(&["run", &file]);
+        let files = ["daemon.0", "daemon.1", "shell.0", "shell.1"].map(|name| herd.path(name));
+        eventually("all ranks run", || {
+            files.iter().all(|file| !pids(file).is_empty())
+        });
+        let all: Vec<i32> = files.iter().flat_map(|file| pids(file)).collect();
+        signal(pid_of(&child), "-KILL");
+        child.wait().unwrap();
+        eventually("ranks and their daemons are gone", || {
+            !all.iter().any(|&pid| alive(pid))
+        });
+    }
+}
+
+#[test]
+fn a_program_of_another_library_is_refused_and_does_not_run_alone() {
+    let herd = Herd::new();
+    let program = ring(&herd, "mpich");
+    // Alone, each rank would end with 0.
+    let file = job(
+        &herd,
+        "openmpi",
+        1,
+        2,
+        &format!("{} 600", program.display()),
+    );
+    let output = herd.run(&["run", &file]);
+    assert_code(&output, 125);
+    let text = stderr(&output);
+    assert!(text.contains("built with MPICH"), "{text}");
+}
+
+#[test]
+fn no_mpirun_is_said_with_what_to_do() {
+    let herd = Herd::new();
+    let file = job(&herd, "nowhere", 1, 1, "true");
+    let output = herd.run(&["run", &file]);
+    assert_code(&output, 127);
+    assert!(
+        stderr(&output).contains("install Open MPI or MPICH"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn an_mpirun_that_runs_nothing_is_no_success() {
+    let herd = Herd::new();
+    let file = job(&herd, "openmpi", 2, 1, "true");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("mpirun.openmpi", "true")).unwrap();
+    let output = herd.run(&["run", &file]);
+    assert_code(&output, 125);
+    assert!(
+        stderr(&output).contains("without having run this rank"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn without_the_right_to_host_names_all_nodes_are_one_host() {
+    let herd = Herd::new();
+    let program = ring(&herd, "openmpi");
+    let file = job(&herd, "openmpi", 2, 2, &program.to_string_lossy());
+    let command = herd.command(&["run", &file]);
+    // A user without any privilege, who may not see the build's directory.
+    for program in ["herd", "herd-node"] {
+        let built = Path::new(env!("CARGO_BIN_EXE_herd")).with_file_name(program);
+        fs::copy(built, herd.path(program)).unwrap();
+    }
+    fs::set_permissions(herd.path(""), Permissions::from_mode(0o777)).unwrap();
+    let variables = command.get_envs();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(herd.path("herd"))
+        .args(command.get_args())
+        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
+        .env("HOME", herd.path(""))
+        .current_dir(herd.path(""))
+        .output()
+        .unwrap();
+    assert_code(&output, 0);
+    assert_eq!(
+        stdout(&output).matches("of 4 sums 6").count(),
+        4,
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn the_directory_of_the_sockets_is_removed() {
+    let herd = Herd::new();
+    let file = job(&herd, "openmpi", 2, 1, "echo $HERD_JOB_ID");
+    let output = herd.run(&["run", &file]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    let id = text.split_whitespace().last().unwrap();
+    let user = fs::metadata(herd.path("")).unwrap().uid();
+    let directory = std::env::temp_dir().join(format!("herd-{user}"));
+    assert!(!directory.join(format!("{id}-1")).exists());
+}

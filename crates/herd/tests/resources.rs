@@ -1,0 +1,116 @@
+//! What `resources` asks for on this machine: memory by a control group, CPUs by affinity.
+
+mod live;
+
+use std::fs;
+use std::path::Path;
+
+use live::{Herd, assert_code, eventually, stderr, stdout};
+
+/// Reads until it holds about 400 MiB, in a process below the rank.
+const GREEDY: &str = "head -c 400M /dev/zero | tail -n 1 | wc -c";
+
+/// Whether memory is enforced here. Where no control group is writable it is accounting only, and
+/// then `render` must say so (I13).
+fn enforced(herd: &Herd) -> bool {
+    let render = herd.run(&["render", "--mem", "100M", "--", "true"]);
+    assert_code(&render, 0);
+    let said = stderr(&render).contains("accounted") || stdout(&render).contains("accounted");
+    let writable = stdout(&herd.run(&["doctor"])).contains("is writable");
+    assert_eq!(said, !writable, "{}{}", stdout(&render), stderr(&render));
+    writable
+}
+
+#[test]
+fn i13_a_job_over_its_memory_is_ended_by_the_kernel_and_the_failure_says_so() {
+    let herd = Herd::new();
+    if !enforced(&herd) {
+        return assert_code(&herd.run(&["run", "--mem", "100M", "--", "true"]), 0);
+    }
+    let job = herd.file(
+        "job.yaml",
+        &format!(
+            "resources: {{memory: 100MiB}}\nretry: {{max: 1, on: [out-of-memory]}}\nrun: {GREEDY}\n"
+        ),
+    );
+    let output = herd.run(&["run", job.to_str().unwrap()]);
+    assert_code(&output, 137);
+    let text = stderr(&output);
+    assert!(text.contains("want of memory"), "{text}");
+    let status = herd.run(&["status", "last", "-o", "json"]);
+    assert!(
+        stdout(&status).contains("out-of-memory"),
+        "{}",
+        stdout(&status)
+    );
+    // The reason is one that a retry can name.
+    assert!(herd.run(&["logs", "last"]).status.success());
+    let job = herd.file("fits.yaml", "resources: {memory: 100MiB}\nrun: echo fits\n");
+    let output = herd.run(&["run", job.to_str().unwrap()]);
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "fits\n");
+    eventually("no control group is left", || groups().is_empty());
+}
+
+#[test]
+fn only_the_node_over_its_memory_is_blamed() {
+    let herd = Herd::new();
+    if !enforced(&herd) {
+        return;
+    }
+    let job = herd.file(
+        "two.yaml",
+        &format!(
+            "nodes: 2\nresources: {{memory: 100MiB}}\nrun: |\n  [ $HERD_NODE_RANK = 1 ] || exec sleep 600\n  {GREEDY}\n"
+        ),
+    );
+    let output = herd.run(&["run", job.to_str().unwrap()]);
+    assert_code(&output, 137);
+    assert!(
+        stderr(&output).contains("rank 1 on node1"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn nodes_that_ask_for_cpus_get_their_own() {
+    let herd = Herd::new();
+    let output = herd.run(&["run", "-N", "2", "-c", "1", "--", "nproc"]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    assert_eq!(
+        text.lines().filter(|line| line.ends_with(" 1")).count(),
+        2,
+        "{text}"
+    );
+    let list = "grep Cpus_allowed_list /proc/self/status";
+    let output = herd.run(&["run", "-N", "2", "-c", "1", "--", "sh", "-c", list]);
+    let text = stdout(&output);
+    let mut cpus: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.split_whitespace().last())
+        .collect();
+    cpus.dedup();
+    assert_eq!(cpus.len(), 2, "{text}");
+}
+
+/// Names of control groups of this test's jobs; other tests' jobs ask for no memory.
+fn groups() -> Vec<String> {
+    let mut found = Vec::new();
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    for line in own.lines() {
+        let path = line.splitn(3, ':').nth(2).unwrap_or_default();
+        let relative = path.trim_start_matches('/');
+        for root in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
+            let entries = fs::read_dir(Path::new(root).join(relative));
+            for entry in entries.into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.starts_with("herd-") {
+                    found.push(name);
+                }
+            }
+        }
+    }
+    found
+}
