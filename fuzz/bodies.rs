@@ -1,5 +1,7 @@
 //! What each target claims of any input. Shared by the fuzzer and by a test of `herd-core`.
 
+use std::collections::BTreeSet;
+
 use herd_core::diagnostic::Diagnostics;
 use herd_core::plan::{BackendFacts, Submission, plan};
 use herd_core::spec::{Array, JobSpec};
@@ -16,10 +18,10 @@ pub(crate) fn job_file(data: &[u8]) {
 
 /// The same for SkyPilot tasks.
 pub(crate) fn skypilot(data: &[u8]) {
-    match skypilot::convert(data, "task.yaml") {
-        Ok((spec, notes)) => {
-            accepted(&spec);
-            assert!(notes.iter().all(|note| note.position.line > 0));
+    match skypilot::convert(data, "task.yaml", &BTreeSet::new()) {
+        Ok(task) => {
+            accepted(&task.spec);
+            assert!(task.notes.iter().all(|note| note.position.line > 0));
         }
         Err(diagnostics) => refused(&diagnostics),
     }

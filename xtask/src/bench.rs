@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::table::{Row, markdown};
-use crate::{memory, throughput};
+use crate::{arrays, memory, throughput};
 
 /// Runs of measurements that take seconds each.
 const SLOW_RUNS: usize = 3;
@@ -24,7 +24,13 @@ pub(crate) fn run(runs: usize) -> Result<String> {
     let mut rows = start_times(&herd, runs)?;
     rows.extend(memory::measure(&herd, runs.min(SLOW_RUNS))?);
     rows.extend(throughput::measure(&herd, runs.min(SLOW_RUNS))?);
-    Ok(markdown(&rows))
+    let arrays = arrays::measure(&herd, runs.min(SLOW_RUNS))?;
+    Ok(format!("{}\n{arrays}", markdown(&rows)))
+}
+
+/// Builds the programs and measures arrays only.
+pub(crate) fn arrays_alone(runs: usize) -> Result<String> {
+    arrays::measure(&build()?, runs.min(SLOW_RUNS))
 }
 
 /// Builds `herd` and `herd-node` as they are released; the path of `herd`, beside which
@@ -113,10 +119,12 @@ fn start_times(herd: &Path, runs: usize) -> Result<Vec<Row>> {
             samples: Vec::new(),
         })
         .collect();
+    // Kept until the end: a file system that has just deleted many files makes new ones slowly.
+    let homes = tempfile::tempdir().context("make a directory for the homes")?;
     // One round more than asked for: the first fills the page cache and is thrown away.
     for round in 0..=runs {
         for (timed, row) in all.iter().zip(&mut rows) {
-            let milliseconds = time_once(timed)?;
+            let milliseconds = time_once(timed, homes.path())?;
             if round > 0 {
                 row.samples.push(milliseconds);
             }
@@ -125,12 +133,14 @@ fn start_times(herd: &Path, runs: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn time_once(timed: &Timed<'_>) -> Result<f64> {
-    let home = tempfile::tempdir().context("make a home for one run")?;
+fn time_once(timed: &Timed<'_>, homes: &Path) -> Result<f64> {
+    let home = tempfile::tempdir_in(homes)
+        .context("make a home for one run")?
+        .keep();
     let mut command = Command::new(timed.program);
     command
         .args(timed.arguments)
-        .env("HERD_HOME", home.path())
+        .env("HERD_HOME", &home)
         .stdout(Stdio::null());
     let begin = Instant::now();
     finish(&mut command)?;
@@ -139,7 +149,7 @@ fn time_once(timed: &Timed<'_>) -> Result<f64> {
         // The job must have ended before its home goes, and before anything else is timed.
         let mut wait = Command::new(timed.program);
         wait.args(["wait", "last"])
-            .env("HERD_HOME", home.path())
+            .env("HERD_HOME", &home)
             .stdout(Stdio::null());
         finish(&mut wait)?;
     }

@@ -1,8 +1,10 @@
-//! Tasks of the repository that need more than a shell script: `cargo xtask bench`.
+//! Tasks of the repository that need more than a shell script: `cargo xtask bench`, of which
+//! `cargo xtask arrays` is a part.
 //!
 //! Measures and prints; refuses to judge. No number fails a build, since the machine is seldom
 //! quiet.
 
+mod arrays;
 mod bench;
 mod memory;
 mod table;
@@ -12,7 +14,7 @@ use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask bench [RUNS]";
+const USAGE: &str = "usage: cargo xtask bench|arrays [RUNS]";
 /// Enough for a median that a single slow run does not move.
 const DEFAULT_RUNS: usize = 15;
 const MAX_RUNS: usize = 1000;
@@ -20,17 +22,22 @@ const MAX_RUNS: usize = 1000;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let runs = match arguments.as_slice() {
-        ["bench"] => DEFAULT_RUNS,
-        ["bench", runs] => runs
-            .parse()
-            .with_context(|| format!("number of runs {runs}"))?,
+    let (what, runs) = match arguments.as_slice() {
+        [what] => (*what, DEFAULT_RUNS),
+        [what, runs] => {
+            let runs = runs.parse();
+            (*what, runs.context("read the number of runs")?)
+        }
         _ => bail!("{USAGE}"),
     };
     if !(1..=MAX_RUNS).contains(&runs) {
         bail!("number of runs {runs} is not between 1 and {MAX_RUNS}");
     }
-    let report = bench::run(runs)?;
+    let report = match what {
+        "bench" => bench::run(runs)?,
+        "arrays" => bench::arrays_alone(runs)?,
+        _ => bail!("{USAGE}"),
+    };
     io::stdout()
         .write_all(report.as_bytes())
         .context("write the report")

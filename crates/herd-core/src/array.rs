@@ -80,6 +80,20 @@ impl FromStr for Array {
     }
 }
 
+impl From<Array> for String {
+    fn from(array: Array) -> Self {
+        array.to_string()
+    }
+}
+
+impl TryFrom<String> for Array {
+    type Error = ArrayError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
 fn number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -157,6 +171,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn round_trips_as_json(indices in prop::collection::vec(0u32..50, 1..30), limit in prop::option::of(1u32..9)) {
+            let array = Array::of(indices, limit).unwrap();
+            let json = serde_json::to_string(&array).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Array>(&json).unwrap(), array);
+        }
+
         #[test]
         fn round_trips(indices in prop::collection::vec(0u32..50, 1..30), limit in prop::option::of(1u32..9)) {
             let array = Array::of(indices, limit).unwrap();

@@ -81,6 +81,17 @@ pub enum EventKind {
         /// Whether herd had asked for its end.
         stopped: bool,
     },
+    /// A task of an array failed and is to run again.
+    TaskRetried {
+        /// Array index.
+        task: u32,
+        /// The attempt at the task that failed, from 1.
+        attempt: u32,
+        /// How it ended.
+        end: ProcessEnd,
+        /// The pause before the next attempt, milliseconds.
+        after_ms: u64,
+    },
     /// Somebody or something asked for the end.
     CancelRequested {
         /// Who or what: `signal 15`, `herd cancel`, `walltime`, …

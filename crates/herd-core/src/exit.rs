@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 /// All went well.
 pub const SUCCESS: u8 = 0;
-/// A fault of the job file or the flags.
+/// A fault of the job file or the flags, or something in them that the backend cannot honour (I13):
+/// refused before there is a job.
 pub const USAGE: u8 = 2;
 /// The time limit passed.
 pub const TIME_LIMIT: u8 = 124;
-/// A node or the driver was lost, the job was rejected, or herd itself failed.
+/// A node or the driver was lost, a job that had been taken was rejected, or herd itself failed.
 pub const HERD_FAILED: u8 = 125;
 /// The program was found but could not be executed.
 pub const NOT_EXECUTABLE: u8 = 126;

@@ -15,6 +15,7 @@ pub mod result;
 pub mod retry;
 pub mod rootcause;
 pub mod schema;
+pub mod sentence;
 pub mod signal;
 pub mod skypilot;
 pub mod spec;

@@ -173,14 +173,14 @@ pub struct TaskCounts {
     pub total: u32,
     /// Tasks that ended with 0.
     pub succeeded: u32,
-    /// Tasks that ended otherwise.
+    /// Tasks that ended otherwise, and are not run again.
     pub failed: u32,
-    /// Tasks that run.
+    /// Tasks that failed and are to run again, or do so now.
     #[serde(default)]
-    pub running: u32,
+    pub retrying: u32,
 }
 
-/// One task's end; a line of `tasks.jsonl`.
+/// The end of one attempt at a task; a line of `tasks.jsonl`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResult {
     /// Array index.
@@ -198,4 +198,61 @@ pub struct TaskResult {
     /// Why it could not start, where it never ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_error: Option<String>,
+    /// Where in the task's log the output of this attempt begins: after that of the earlier ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_offset: u64,
+    /// Bytes of that output, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_bytes: Option<u64>,
+    /// Whether herd had asked for its end before it ended, or lost its node.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stopped: bool,
+    /// Whether it failed and another attempt follows.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub again: bool,
+}
+
+impl TaskResult {
+    /// Whether the task's program ran and ended well.
+    pub fn is_success(&self) -> bool {
+        self.end.is_success() && self.start_error.is_none()
+    }
+
+    /// Whether no other attempt at the task follows, whatever becomes of the job.
+    pub fn is_final(&self) -> bool {
+        !self.again && !self.stopped
+    }
+
+    /// The failure that the end is, with the task's index as rank.
+    pub fn failure(&self) -> Failure {
+        Failure::RankFailed(Box::new(RankResult {
+            rank: self.index,
+            node: self.node,
+            end: self.end,
+            ended_ms: self.ended_ms,
+            stopped: self.stopped,
+            start_error: self.start_error.clone(),
+            error: None,
+            last_lines: Vec::new(),
+            cpu_ms: 0,
+            peak_kib: 0,
+            out_of_memory: false,
+        }))
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde calls"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde calls"
+)]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }

@@ -255,8 +255,10 @@ pub enum RetryOn {
     Exit(u8),
 }
 
-/// Task indices of an array and how many run at once.
+/// Task indices of an array and how many run at once. In JSON as people write it, `0-99%10`: a
+/// million indices stay a few bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Array {
     /// Indices, sorted, without duplicates, never empty.
     pub indices: Vec<u32>,

@@ -16,6 +16,9 @@ use crate::files::{self, Durability};
 /// Longest node name taken as a directory name.
 const NODE_NAME_BYTES: usize = 200;
 
+/// Most bytes of events that are read at once.
+const EVENT_READ_BYTES: u64 = 4 << 20;
+
 /// The directory of one attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptDir {
@@ -134,6 +137,16 @@ impl AttemptDir {
     /// All events so far.
     pub fn read_events(&self) -> Result<Vec<herd_core::event::Event>, JobDirError> {
         read_events(&self.path.join("events.jsonl"))
+    }
+
+    /// Events after a place in the file, and the place to go on from; 0 is the beginning. Nothing
+    /// more is there for now where the place stays the same.
+    pub fn read_events_after(
+        &self,
+        offset: u64,
+    ) -> Result<(Vec<herd_core::event::Event>, u64), JobDirError> {
+        let path = self.path.join("events.jsonl");
+        files::read_lines_after(&path, offset, EVENT_READ_BYTES)
     }
 
     /// Writes the one terminal event (I1); a second write is [`JobDirError::AlreadyWritten`].

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -76,8 +77,13 @@ pub fn host_name() -> String {
 }
 
 fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map_or_else(|_| String::new(), |text| text.trim().to_owned())
+    // No process sees two boots.
+    static ID: OnceLock<String> = OnceLock::new();
+    let read = || {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map_or_else(|_| String::new(), |text| text.trim().to_owned())
+    };
+    ID.get_or_init(read).clone()
 }
 
 fn pid_namespace() -> u64 {

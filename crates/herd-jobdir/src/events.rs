@@ -77,6 +77,28 @@ mod tests {
     }
 
     #[test]
+    fn a_follower_goes_on_where_it_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = crate::AttemptDir::new(dir.path().to_path_buf(), 1);
+        assert_eq!(attempt.read_events_after(0).unwrap(), (vec![], 0));
+        attempt.event_writer().unwrap().write(&warning(1)).unwrap();
+        let (first, offset) = attempt.read_events_after(0).unwrap();
+        assert_eq!(first, [warning(1)]);
+        assert_eq!(attempt.read_events_after(offset).unwrap(), (vec![], offset));
+        // A line in the making is neither lost nor read in halves.
+        let path = dir.path().join("events.jsonl");
+        let line = files::json_line(&path, &warning(2)).unwrap();
+        let mut file = files::open_append(&path).unwrap();
+        file.write_all(&line[..9]).unwrap();
+        assert_eq!(attempt.read_events_after(offset).unwrap(), (vec![], offset));
+        file.write_all(&line[9..]).unwrap();
+        assert_eq!(attempt.read_events_after(offset).unwrap().0, [warning(2)]);
+        // A line longer than what is read at once does not stop it for ever.
+        let (after, offset) = files::read_lines_after::<Event>(&path, 0, 10).unwrap();
+        assert_eq!((after, offset), (vec![], 10));
+    }
+
+    #[test]
     fn unknown_kinds_are_kept_as_unknown() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");

@@ -130,6 +130,36 @@ pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Job
         .collect())
 }
 
+/// Parses the complete JSON lines after `offset`; the second value is the offset to go on from.
+///
+/// A last line without its end is left for the next call, lines that cannot be parsed are skipped.
+/// At most `most` bytes are read; a single line longer than that is skipped too.
+pub(crate) fn read_lines_after<T: DeserializeOwned>(
+    path: &Path,
+    offset: u64,
+    most: u64,
+) -> Result<(Vec<T>, u64), JobDirError> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), offset)),
+        Err(error) => return Err(JobDirError::io("open", path, error)),
+    };
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(offset))
+        .and_then(|_| file.take(most).read_to_end(&mut bytes))
+        .map_err(JobDirError::at("read", path))?;
+    let complete = match memchr::memrchr(b'\n', &bytes) {
+        Some(end) => end + 1,
+        None if bytes.len() as u64 == most => bytes.len(),
+        None => 0,
+    };
+    let lines = bytes[..complete]
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    Ok((lines, offset + complete as u64))
+}
+
 fn end_torn_line(file: &mut File) -> io::Result<()> {
     if file.metadata()?.len() == 0 {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use herd_core::JobId;
@@ -137,21 +137,7 @@ impl JobDir {
     /// the next call; lines that are not JSON are skipped.
     pub fn read_control(&self, offset: u64) -> Result<(Vec<Value>, u64), JobDirError> {
         let path = self.path.join("control.jsonl");
-        let mut file = match fs::File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), offset)),
-            Err(error) => return Err(JobDirError::io("open", &path, error)),
-        };
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(offset))
-            .and_then(|_| file.take(CONTROL_READ_BYTES).read_to_end(&mut bytes))
-            .map_err(JobDirError::at("read", &path))?;
-        let complete = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
-        let requests = bytes[..complete]
-            .split(|byte| *byte == b'\n')
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect();
-        Ok((requests, offset + complete as u64))
+        files::read_lines_after(&path, offset, CONTROL_READ_BYTES)
     }
 
     /// The directory of attempt `number`, whether or not it exists.
@@ -178,14 +164,17 @@ impl JobDir {
         task_log_in(&self.path.join("tasks"), index)
     }
 
-    /// Directory of a task's log; made by [`JobDir::create_task_dir`].
-    pub fn task_dir(&self, index: u32) -> PathBuf {
-        task_dir_in(&self.path.join("tasks"), index)
-    }
-
-    /// Makes the directory of a task's log.
-    pub fn create_task_dir(&self, index: u32) -> Result<(), JobDirError> {
-        files::create_dir(&self.task_dir(index))
+    /// Makes the directories of these tasks' logs. Where the indices are sorted, each once.
+    pub fn create_task_dirs(&self, indices: &[u32]) -> Result<(), JobDirError> {
+        let tasks = self.path.join("tasks");
+        let together =
+            |one: &u32, next: &u32| one / TASKS_PER_DIRECTORY == next / TASKS_PER_DIRECTORY;
+        for group in indices.chunk_by(together) {
+            if let Some(&first) = group.first() {
+                files::create_dir(&task_dir_in(&tasks, first))?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens `tasks.jsonl` for appending.

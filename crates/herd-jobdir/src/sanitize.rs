@@ -56,6 +56,11 @@ impl Sanitizer {
         }
     }
 
+    /// Whether all of `input` would pass as it is, and the filter would stand after it as before.
+    pub fn passes(&self, input: &[u8]) -> bool {
+        self.state == State::Ground && clean_prefix(input) == input.len()
+    }
+
     /// Ends the stream: an unfinished character passes, an unfinished sequence does not.
     pub fn finish(&mut self, output: &mut Vec<u8>) {
         if let State::Character { .. } = self.state {
@@ -257,8 +262,12 @@ fn clean_prefix(input: &[u8]) -> usize {
             .count()
 }
 
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "without branches a whole block is compared at once, four times as fast as a pattern"
+)]
 fn is_clean(byte: u8) -> bool {
-    matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e)
+    (byte.wrapping_sub(0x20) < 0x5f) | (byte == b'\n') | (byte == b'\r') | (byte == b'\t')
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Results of array tasks: `tasks.jsonl`, appended in groups.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use herd_core::result::TaskResult;
+use herd_core::result::{TaskCounts, TaskResult};
 
 use crate::error::JobDirError;
 use crate::files;
@@ -68,6 +69,28 @@ impl Drop for TaskWriter {
     }
 }
 
+/// Tasks by outcome, of `total` in all; the last attempt of a task counts.
+///
+/// `over`: the job has ended, so nothing is run again.
+pub fn count(results: &[TaskResult], total: u32, over: bool) -> TaskCounts {
+    let latest: BTreeMap<u32, &TaskResult> =
+        results.iter().map(|task| (task.index, task)).collect();
+    let mut counts = TaskCounts {
+        total,
+        ..TaskCounts::default()
+    };
+    for task in latest.values() {
+        if task.is_success() {
+            counts.succeeded += 1;
+        } else if task.again && !over {
+            counts.retrying += 1;
+        } else {
+            counts.failed += 1;
+        }
+    }
+    counts
+}
+
 /// All results of a file; none where it does not exist. Lines that cannot be read are skipped.
 pub fn read_tasks(path: &Path) -> Result<Vec<TaskResult>, JobDirError> {
     files::read_lines(path)
@@ -87,7 +110,50 @@ mod tests {
             started_ms: 1,
             ended_ms: 2,
             start_error: None,
+            log_offset: 0,
+            log_bytes: None,
+            stopped: false,
+            again: false,
         }
+    }
+
+    #[test]
+    fn the_last_attempt_of_a_task_counts() {
+        let failed = |index, attempt, again| TaskResult {
+            attempt,
+            end: ProcessEnd::Exited(3),
+            again,
+            ..result(index)
+        };
+        let recovered = TaskResult {
+            attempt: 2,
+            ..result(1)
+        };
+        let all = [
+            result(0),
+            failed(1, 1, true),
+            recovered,
+            failed(2, 1, true),
+            failed(3, 1, true),
+            failed(3, 2, false),
+        ];
+        let counts = |retrying, failed| TaskCounts {
+            total: 9,
+            succeeded: 2,
+            failed,
+            retrying,
+        };
+        assert_eq!(count(&all, 9, false), counts(1, 1));
+        assert_eq!(count(&all, 9, true), counts(0, 2));
+    }
+
+    #[test]
+    fn lines_of_a_release_that_knew_no_retries_are_read() {
+        let line =
+            r#"{"index":4,"attempt":1,"node":0,"end":{"exited":0},"started_ms":1,"ended_ms":2}"#;
+        let ours = serde_json::to_string(&result(4)).unwrap();
+        assert_eq!(ours, line);
+        assert!(serde_json::from_str::<TaskResult>(line).unwrap().is_final());
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Follows many growing files with one inotify and no thread. It only reads, keeps at most one
 //! descriptor a file, and treats a file as bytes: offsets go on from where the caller started.
+//! Where somebody else reads the files, it only tells how far they have grown.
 //!
 //! A file is in one of four phases. *Ready*: it may have bytes and waits for its turn. *Warm*: it
-//! had bytes a moment ago and is looked at again after `WARM`, so that a busy writer costs one
-//! read each few milliseconds instead of one event a write. *Armed*: at its end, with a one-shot
-//! watch. *Polled*: absent, or where a watch cannot be had or trusted.
+//! is new or had bytes a moment ago and is looked at again soon, so that a busy writer costs one
+//! read each few milliseconds instead of one event a write, and what is over before it was quiet
+//! needs no watch: the system takes many milliseconds to take one down. *Armed*: at its end, with a
+//! one-shot watch. *Polled*: absent, or where a watch cannot be had or trusted.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -23,8 +25,12 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Largest piece given out.
 pub const CHUNK_MAX: usize = 256 * 1024;
-/// How soon a file that had bytes is looked at again.
+/// How soon a file that had bytes is looked at again; each look without any doubles the pause.
 const WARM: Duration = Duration::from_millis(2);
+/// Longest pause before a warm file is looked at again.
+const WARM_MAX: Duration = Duration::from_millis(16);
+/// A file that was quiet for so long gets a watch.
+const QUIET: Duration = Duration::from_millis(100);
 /// How often files without a reliable watch are looked at.
 const POLL: Duration = Duration::from_millis(100);
 /// After so many turns events and the clock are looked at although files are ready, so that one with
@@ -49,6 +55,15 @@ pub enum Followed {
         /// At least one, at most [`CHUNK_MAX`].
         bytes: Vec<u8>,
     },
+    /// A file has grown, told in place of its bytes by [`Follower::of_lengths`].
+    Grown {
+        /// Which file.
+        id: FileId,
+        /// What it had grown to when it was told last.
+        offset: u64,
+        /// What it has grown to, at most [`CHUNK_MAX`] more.
+        length: u64,
+    },
     /// A file that was finished is at its end and no longer followed.
     Finished {
         /// Which file.
@@ -70,7 +85,8 @@ pub enum Followed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Ready,
-    Warm,
+    /// Looked at again at this time.
+    Warm(Instant),
     Armed,
     Polled,
 }
@@ -85,8 +101,17 @@ struct Tail {
     finishing: bool,
     /// Whether writers on other machines may exist, of which inotify does not tell.
     remote: bool,
-    /// Whether the last look came right after bytes, so that there may be more any moment.
-    warm: bool,
+    /// Pause before the next look.
+    pause: Duration,
+    /// When the file is quiet enough for a watch; not known before the first look without bytes.
+    arm_at: Option<Instant>,
+}
+
+/// What is told of a file that has grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Telling {
+    Bytes,
+    Lengths,
 }
 
 #[derive(Debug)]
@@ -101,13 +126,14 @@ enum Inotify {
 pub struct Follower {
     tails: BTreeMap<FileId, Tail>,
     ready: VecDeque<FileId>,
-    warm: VecDeque<(Instant, FileId)>,
+    warm: BTreeSet<(Instant, FileId)>,
     watches: BTreeMap<i32, Vec<FileId>>,
     inotify: Inotify,
     timer: Option<Pin<Box<Sleep>>>,
     next_poll: Option<Instant>,
     polls: u32,
     turns: u32,
+    telling: Telling,
     buffer: Vec<u8>,
 }
 
@@ -120,16 +146,27 @@ impl Default for Follower {
 impl Follower {
     /// Follows nothing yet.
     pub fn new() -> Self {
+        Self::telling(Telling::Bytes)
+    }
+
+    /// Follows nothing yet, and will tell lengths only ([`Followed::Grown`]): for files that
+    /// whoever is told has at hand, so that their bytes need not travel.
+    pub fn of_lengths() -> Self {
+        Self::telling(Telling::Lengths)
+    }
+
+    fn telling(telling: Telling) -> Self {
         Self {
             tails: BTreeMap::new(),
             ready: VecDeque::new(),
-            warm: VecDeque::new(),
+            warm: BTreeSet::new(),
             watches: BTreeMap::new(),
             inotify: Inotify::Unopened,
             timer: None,
             next_poll: None,
             polls: 0,
             turns: 0,
+            telling,
             buffer: Vec::new(),
         }
     }
@@ -162,7 +199,8 @@ impl Follower {
                 watch: None,
                 finishing: false,
                 remote: false,
-                warm: false,
+                pause: WARM,
+                arm_at: None,
             },
         );
         self.ready.push_back(id);
@@ -189,7 +227,9 @@ impl Follower {
             self.unwatch(id, tail.watch);
             // A new file under the same id must not take over its place in a queue.
             self.ready.retain(|&queued| queued != id);
-            self.warm.retain(|&(_, queued)| queued != id);
+            if let Phase::Warm(at) = tail.phase {
+                self.warm.remove(&(at, id));
+            }
         }
     }
 
@@ -222,6 +262,9 @@ impl Follower {
 
     fn make_ready(&mut self, id: FileId) {
         if let Some(tail) = self.tails.get_mut(&id) {
+            if let Phase::Warm(at) = tail.phase {
+                self.warm.remove(&(at, id));
+            }
             if tail.phase != Phase::Ready {
                 tail.phase = Phase::Ready;
                 self.ready.push_back(id);
@@ -247,13 +290,14 @@ impl Follower {
             }
         }
         if tail.file.is_some() {
-            match take(tail, &mut self.buffer) {
-                Ok(Some((offset, bytes))) => {
-                    tail.warm = true;
+            match take(id, tail, self.telling, &mut self.buffer) {
+                Ok(Some(more)) => {
+                    tail.pause = WARM;
+                    tail.arm_at = None;
                     // It goes to the end of the queue, with more to read or not.
                     tail.phase = Phase::Ready;
                     self.ready.push_back(id);
-                    return Some(Followed::Chunk { id, offset, bytes });
+                    return Some(more);
                 }
                 Ok(None) => {}
                 Err(error) => return Some(self.fail(id, error)),
@@ -266,16 +310,21 @@ impl Follower {
         }
         if tail.file.is_none() {
             tail.phase = Phase::Polled;
-        } else if tail.warm {
-            tail.warm = false;
-            tail.phase = Phase::Warm;
-            self.warm.push_back((Instant::now() + WARM, id));
-        } else if tail.watch.is_some() {
+            return None;
+        }
+        if tail.watch.is_some() {
             // Woken by the slow poll: the watch still stands.
             tail.phase = Phase::Armed;
-        } else {
+            return None;
+        }
+        let now = Instant::now();
+        if *tail.arm_at.get_or_insert(now + QUIET) <= now {
             return self.arm(id);
         }
+        let at = now + tail.pause;
+        tail.pause = (tail.pause * 2).min(WARM_MAX);
+        tail.phase = Phase::Warm(at);
+        self.warm.insert((at, id));
         None
     }
 
@@ -295,12 +344,13 @@ impl Follower {
         if let Some(watch) = watch {
             self.watches.entry(watch).or_default().push(id);
         }
-        match take(tail, &mut self.buffer) {
-            Ok(Some((offset, bytes))) => {
-                tail.warm = true;
+        match take(id, tail, self.telling, &mut self.buffer) {
+            Ok(Some(more)) => {
+                tail.pause = WARM;
+                tail.arm_at = None;
                 tail.phase = Phase::Ready;
                 self.ready.push_back(id);
-                Some(Followed::Chunk { id, offset, bytes })
+                Some(more)
             }
             Ok(None) => None,
             Err(error) => Some(self.fail(id, error)),
@@ -317,9 +367,6 @@ impl Follower {
     fn forget(&mut self, id: FileId) {
         if let Some(tail) = self.tails.remove(&id) {
             self.unwatch(id, tail.watch);
-            if !self.warm.is_empty() {
-                self.warm.retain(|&(_, queued)| queued != id);
-            }
         }
     }
 
@@ -379,18 +426,12 @@ impl Follower {
     /// Looks at the clock and sets the timer for the next moment. Whether any file became ready.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> bool {
         let now = Instant::now();
-        while let Some(&(at, id)) = self.warm.front() {
+        while let Some(&(at, id)) = self.warm.first() {
             if at > now {
                 break;
             }
-            self.warm.pop_front();
-            if self
-                .tails
-                .get(&id)
-                .is_some_and(|tail| tail.phase == Phase::Warm)
-            {
-                self.make_ready(id);
-            }
+            self.warm.pop_first();
+            self.make_ready(id);
         }
         if self.tails.is_empty() {
             self.next_poll = None;
@@ -404,7 +445,7 @@ impl Follower {
         if !self.ready.is_empty() {
             return true;
         }
-        let warm = self.warm.front().map(|&(at, _)| at);
+        let warm = self.warm.first().map(|&(at, _)| at);
         let Some(at) = warm.into_iter().chain(self.next_poll).min() else {
             return false;
         };
@@ -420,7 +461,7 @@ impl Follower {
             let due = match tail.phase {
                 Phase::Polled => true,
                 Phase::Armed => armed_too || tail.remote,
-                Phase::Ready | Phase::Warm => false,
+                Phase::Ready | Phase::Warm(_) => false,
             };
             if due {
                 tail.phase = Phase::Ready;
@@ -450,9 +491,9 @@ impl Inotify {
     }
 }
 
-fn open(path: &Path) -> io::Result<(File, bool)> {
+/// Opens a log to read it. Anything but a regular file is refused, and does not block.
+pub fn open_log(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    // A pipe in its place must not block.
     let file = std::fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -463,6 +504,12 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
             "not a regular file",
         ));
     }
+    Ok(file)
+}
+
+/// The file, and whether writers on other machines may exist.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let file = open_log(path)?;
     let remote =
         rustix::fs::fstatfs(&file).map_or(true, |stat| !is_local(stat.f_type.cast_unsigned()));
     Ok((file, remote))
@@ -484,11 +531,25 @@ fn is_local(magic: u64) -> bool {
     )
 }
 
-/// The next bytes, or `None` at the end for now.
-fn take(tail: &mut Tail, buffer: &mut Vec<u8>) -> io::Result<Option<(u64, Vec<u8>)>> {
+/// The next bytes or how many there are, or `None` at the end for now.
+fn take(
+    id: FileId,
+    tail: &mut Tail,
+    telling: Telling,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Followed>> {
     let Some(file) = &tail.file else {
         return Ok(None);
     };
+    let offset = tail.offset;
+    if telling == Telling::Lengths {
+        let length = file.metadata()?.len().min(offset + CHUNK_MAX as u64);
+        if length <= offset {
+            return Ok(None);
+        }
+        tail.offset = length;
+        return Ok(Some(Followed::Grown { id, offset, length }));
+    }
     buffer.clear();
     buffer.reserve_exact(CHUNK_MAX);
     let count = loop {
@@ -501,7 +562,6 @@ fn take(tail: &mut Tail, buffer: &mut Vec<u8>) -> io::Result<Option<(u64, Vec<u8
     if count == 0 {
         return Ok(None);
     }
-    let offset = tail.offset;
     tail.offset += count as u64;
     // A large piece is given away whole; a small one would hold a large buffer.
     let mut bytes = if count > CHUNK_MAX / 2 {
@@ -510,5 +570,41 @@ fn take(tail: &mut Tail, buffer: &mut Vec<u8>) -> io::Result<Option<(u64, Vec<u8
         buffer.clone()
     };
     bytes.truncate(CHUNK_MAX);
-    Ok(Some((offset, bytes)))
+    Ok(Some(Followed::Chunk { id, offset, bytes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_was_not_quiet_for_long_has_no_watch() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        std::fs::write(&path, "").unwrap();
+        let mut follower = Follower::new();
+        follower.add(FileId(1), &path);
+        tokio::select! {
+            biased;
+            followed = follower.next() => panic!("{followed:?}"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(matches!(follower.inotify, Inotify::Unopened));
+        // Quiet for long enough, as far as the follower can tell.
+        let tail = follower.tails.get_mut(&FileId(1)).unwrap();
+        assert!(tail.arm_at.is_some());
+        tail.arm_at = Some(Instant::now());
+        follower.make_ready(FileId(1));
+        tokio::select! {
+            biased;
+            followed = follower.next() => panic!("{followed:?}"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(!matches!(follower.inotify, Inotify::Unopened));
+        std::fs::write(&path, "text").unwrap();
+        let Followed::Chunk { bytes, .. } = follower.next().await else {
+            panic!("bytes were written")
+        };
+        assert_eq!(bytes, b"text");
+    }
 }

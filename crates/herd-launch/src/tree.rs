@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 
 /// Pause between looks while children are ending; there is no one descriptor for "any child".
 const PAUSE: Duration = Duration::from_millis(3);
@@ -68,6 +68,10 @@ pub fn environ_has(pid: Pid, entry: &str) -> bool {
 /// Returns how many. For programs that are subreapers.
 pub fn reap_orphans(except: &[Pid]) -> usize {
     let mut reaped = 0;
+    // A guard asks at each end of a child, and the look through all processes costs milliseconds.
+    if !a_child_has_ended() {
+        return reaped;
+    }
     for child in children_of(rustix::process::getpid()) {
         if !except.contains(&child) && reap_if_ended(child) {
             reaped += 1;
@@ -141,13 +145,20 @@ fn reap_if_ended(pid: Pid) -> bool {
     )
 }
 
-/// Whether this process has any child, living or ended; also one that `/proc` does not show.
-fn has_children() -> bool {
+/// Whether this process has any child, living or ended; also one that `/proc` does not show. One
+/// call of the system, for those who would otherwise start a thread to end none.
+pub fn has_children() -> bool {
+    !matches!(peek_any(), Err(rustix::io::Errno::CHILD))
+}
+
+/// Whether a child has ended that was not reaped.
+fn a_child_has_ended() -> bool {
+    matches!(peek_any(), Ok(Some(_)))
+}
+
+fn peek_any() -> rustix::io::Result<Option<WaitIdStatus>> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    !matches!(
-        rustix::process::waitid(WaitId::All, options),
-        Err(rustix::io::Errno::CHILD)
-    )
+    rustix::process::waitid(WaitId::All, options)
 }
 
 fn pause(duration: Duration) {

@@ -47,6 +47,17 @@ async fn collect(
                     assert!(!chunk.is_empty() && chunk.len() <= CHUNK_MAX);
                     have.extend_from_slice(&chunk);
                 }
+                // Somebody else's part: read what was told.
+                Followed::Grown { id, offset, length } => {
+                    let have = bytes.get_mut(&id).unwrap();
+                    assert_eq!(offset, have.len() as u64);
+                    assert!(length > offset && length - offset <= CHUNK_MAX as u64);
+                    let path = &files.iter().find(|(file, _)| *file == id).unwrap().1;
+                    have.resize(usize::try_from(length).unwrap(), 0);
+                    let from = usize::try_from(offset).unwrap();
+                    let file = File::open(path).unwrap();
+                    file.read_exact_at(&mut have[from..], offset).unwrap();
+                }
                 Followed::Finished { id, final_offset } => {
                     assert_eq!(final_offset, bytes[&id].len() as u64);
                     finished += 1;
@@ -77,9 +88,17 @@ fn append(path: &Path) -> File {
 
 #[tokio::test]
 async fn i7_four_busy_writers_are_followed_to_the_byte() {
+    four_busy_writers(Follower::new()).await;
+}
+
+#[tokio::test]
+async fn i7_the_lengths_that_are_told_lead_to_every_byte() {
+    four_busy_writers(Follower::of_lengths()).await;
+}
+
+async fn four_busy_writers(mut follower: Follower) {
     let directory = tempfile::tempdir().unwrap();
     let files = files(directory.path(), 4);
-    let mut follower = Follower::new();
     for (id, path) in &files {
         follower.add(*id, path);
     }
@@ -202,7 +221,7 @@ async fn two_hundred_megabytes_without_a_newline_come_in_bounded_pieces() {
                 at += bytes.len() as u64;
             }
             Followed::Finished { final_offset, .. } => break assert_eq!(final_offset, SIZE),
-            Followed::Failed { error, .. } => panic!("{error}"),
+            other => panic!("{other:?}"),
         }
     }
     assert_eq!(at, SIZE);

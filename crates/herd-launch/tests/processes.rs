@@ -9,7 +9,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use herd_core::exit::ProcessEnd;
-use herd_launch::{Child, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree};
+use herd_launch::{
+    Child, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, spawn_in_group, tree,
+};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than any test.
@@ -409,4 +411,24 @@ async fn sixty_four_end_each_once() {
     ends.sort_by_key(|&(index, _)| index);
     let codes: Vec<_> = ends.iter().map(|(_, info)| info.end).collect();
     assert_eq!(codes, (0..64).map(ProcessEnd::Exited).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_process_group_in_our_session_is_signalled_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("child");
+    let script = format!("sleep 600 & echo $! > {}; wait", path.display());
+    let mut child = spawn_in_group(sh(&script)).unwrap();
+    until("the sleeper", || number(&path).is_some()).await;
+    let sleeper = number(&path).unwrap();
+    let own = Pid::from_raw(i32::try_from(child.pid()).unwrap()).unwrap();
+    assert_eq!(rustix::process::getpgid(Some(sleeper)), Ok(own));
+    assert_eq!(
+        rustix::process::getsid(Some(own)),
+        rustix::process::getsid(None)
+    );
+    child.signal_group(Signal::TERM).unwrap();
+    assert_eq!(child.wait().await.end, ProcessEnd::Signaled(15));
+    assert!(child.end_leftovers().await);
+    until("the sleeper's end", || is_gone(sleeper)).await;
 }

@@ -48,7 +48,7 @@
 //! |---|---|---|
 //! | 0 | close | empty; nothing follows in this direction |
 //! | 1 | control | JSON, not looked at here |
-//! | 2 | log | rank u32, stream u8 (0 setup, 1 stdout, 2 stderr), has-task u8 (0 or 1), task u32 (0 without one), offset u64, then the bytes |
+//! | 2 | log | rank u32, stream u8 (0 setup, 1 stdout, 2 stderr), has-task u8 (0 or 1), task u32 (0 without one), offset u64, then the bytes; none: the file has grown to `offset`, and the receiver reads it itself |
 //! | 3 | stdio | session u32, stream u8 (0 stdin, 1 stdout, 2 stderr), then the bytes; none: end of that stream |
 //!
 //! A frame of any other kind is skipped and counted ([`Receiver::skipped`]), so that a newer peer

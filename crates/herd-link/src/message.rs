@@ -46,8 +46,17 @@ pub enum ToCoordinator {
         #[serde(default)]
         setup: Option<SetupResult>,
     },
-    /// A task of an array ended.
-    TaskEnded(TaskResult),
+    /// Tasks of an array ended.
+    TasksEnded {
+        /// In the order of their ends.
+        results: Vec<TaskResult>,
+    },
+    /// These tasks were not begun here and will not be: the answer to
+    /// [`FromCoordinator::ReturnTasks`], and said after a cancel.
+    TasksReturned {
+        /// Array indices.
+        indices: Vec<u32>,
+    },
     /// The daemon that this node runs beside the ranks is up and known to its cluster.
     ServiceReady {
         /// Address at which the other nodes reach it.
@@ -142,10 +151,17 @@ pub enum FromCoordinator {
         /// Where ranks meet: a port that was free on node 0.
         meeting_port: u16,
     },
-    /// Begin a task of an array.
-    RunTask {
-        /// Array index.
-        index: u32,
+    /// Run these tasks of an array, in this order, after those that were sent before.
+    RunTasks {
+        /// How many may run at once on this node.
+        slots: u32,
+        /// The tasks.
+        tasks: Vec<Task>,
+    },
+    /// Give back tasks that have not begun, those that would begin last: another node is idle.
+    ReturnTasks {
+        /// At most this many.
+        count: u32,
     },
     /// The daemon of node 0 is up: start the one of this node. To node 0 itself: those of all nodes
     /// are up, start the ranks.
@@ -180,6 +196,15 @@ pub enum FromCoordinator {
     Unknown,
 }
 
+/// One attempt at a task of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Array index.
+    pub index: u32,
+    /// Attempt at this task, from 1.
+    pub attempt: u32,
+}
+
 /// One node's part of the plan.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assign {
@@ -206,6 +231,9 @@ pub struct Assign {
     pub tasks_dir: String,
     /// Whether the only rank gets the executor's standard input.
     pub pass_stdin: bool,
+    /// Whether the coordinator reads the logs' files itself: log frames tell their growth alone.
+    #[serde(default)]
+    pub logs_at_hand: bool,
     /// Where commands inside the job reach the coordinator.
     #[serde(default)]
     pub coordinator: String,

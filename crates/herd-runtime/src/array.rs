@@ -1,76 +1,350 @@
-//! Which task of an array runs where and when. Pure.
+//! Which task of an array runs where and when, and which is run again. Pure.
+//!
+//! Every node has slots, whose sum is the array's limit, and a short queue behind them, so that a
+//! slot that becomes free is filled without asking the coordinator. A node takes its tasks in the
+//! order in which they were given: those that run there are the first of them, as many as it has
+//! slots.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use herd_core::exit::ProcessEnd;
 use herd_core::result::TaskResult;
-use herd_core::spec::Array;
+use herd_core::retry::{self, Decision};
+use herd_core::spec::{Array, Retry};
+use herd_link::message::Task;
+
+/// Tasks that a node has beyond those that run: enough for as long as an answer takes to come when
+/// tasks end every millisecond.
+const QUEUED: usize = 64;
+/// A queue is filled again when this many are missing, so that one message brings several.
+const REFILL: usize = 16;
+
+/// SIGKILL's number: how a task of a lost node ends.
+const SIGKILL: u8 = 9;
 
 /// The tasks of one attempt.
 #[derive(Debug)]
 pub(crate) struct ArrayQueue {
+    /// Tasks that were not given to a node, in order.
     waiting: VecDeque<u32>,
-    /// Node of each running task.
-    running: BTreeMap<u32, usize>,
-    /// Tasks at once.
-    slots: usize,
+    /// Failed tasks by the time at which they are run again.
+    pausing: BTreeSet<(u64, u32)>,
+    nodes: Vec<NodeTasks>,
+    /// Tasks that have run before and are not done.
+    tries: BTreeMap<u32, Tries>,
+    retry: Option<Retry>,
     first_failure: Option<TaskResult>,
 }
 
+/// What one node was given.
+#[derive(Debug, Default)]
+struct NodeTasks {
+    /// Tasks at once.
+    slots: usize,
+    /// Those that have not ended, in the order in which they were given.
+    given: VecDeque<u32>,
+    /// It was asked to give some back and has not answered.
+    asked: bool,
+}
+
+impl NodeTasks {
+    fn idle(&self) -> usize {
+        self.slots.saturating_sub(self.given.len())
+    }
+
+    fn queued(&self) -> usize {
+        self.given.len().saturating_sub(self.slots)
+    }
+
+    /// A slot is idle, or its queue has run down.
+    fn has_room(&self) -> bool {
+        self.slots > 0 && (self.idle() > 0 || self.queued() + REFILL <= QUEUED)
+    }
+
+    /// Where it stands in the order of those that get the next task: idle slots come first.
+    fn place(&self, node: usize) -> (bool, usize, usize) {
+        (self.idle() == 0, self.given.len(), node)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tries {
+    /// The number of the next attempt.
+    next: u32,
+    /// Retries that were made.
+    used: u32,
+    /// Where the output of the next attempt begins in the task's log.
+    log_offset: u64,
+}
+
+const FIRST: Tries = Tries {
+    next: 1,
+    used: 0,
+    log_offset: 0,
+};
+
+impl Tries {
+    /// What stands after one more attempt.
+    fn after(self, result: &TaskResult) -> Self {
+        Self {
+            next: result.attempt.saturating_add(1),
+            used: self.used + u32::from(result.again),
+            log_offset: result.log_offset + result.log_bytes.unwrap_or(0),
+        }
+    }
+}
+
+/// What a node is to be told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Run these, so many at once.
+    Run {
+        node: usize,
+        slots: u32,
+        tasks: Vec<Task>,
+    },
+    /// Give back so many that have not begun.
+    Return { node: usize, count: u32 },
+}
+
+/// What follows from the end of a task.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was not running there: told twice, or late.
+    Unknown,
+    /// The task is done.
+    Final,
+    /// It is run again after a pause.
+    Again { after_ms: u64 },
+}
+
 impl ArrayQueue {
-    /// All tasks wait; at most the array's own limit, else `slots`, run at once.
-    pub(crate) fn new(array: &Array, slots: u32) -> Self {
+    /// All tasks wait; at most the array's own limit, else `slots`, run at once over all nodes.
+    pub(crate) fn new(array: &Array, retry: Option<Retry>, slots: u32, nodes: usize) -> Self {
         let slots = array.limit.unwrap_or(slots).max(1) as usize;
+        let count = nodes.max(1);
+        let of_node = |node| NodeTasks {
+            slots: slots / count + usize::from(node < slots % count),
+            ..NodeTasks::default()
+        };
         Self {
             waiting: array.indices.iter().copied().collect(),
-            running: BTreeMap::new(),
-            slots,
+            pausing: BTreeSet::new(),
+            nodes: (0..nodes).map(of_node).collect(),
+            tries: BTreeMap::new(),
+            retry,
             first_failure: None,
         }
     }
 
-    /// The next task to start and its node: the one with the fewest tasks among those that live.
-    pub(crate) fn next(&mut self, living: &[usize]) -> Option<(u32, usize)> {
-        if self.running.len() >= self.slots {
+    /// Takes up what earlier attempts of the job have done: tasks that are done stay so.
+    pub(crate) fn resume(&mut self, history: &[TaskResult]) {
+        let mut done = BTreeSet::new();
+        for result in history {
+            if result.is_final() {
+                done.insert(result.index);
+                self.tries.remove(&result.index);
+                self.note_failure(result);
+            } else {
+                let tries = self.tries.entry(result.index).or_insert(FIRST);
+                *tries = tries.after(result);
+            }
+        }
+        self.waiting.retain(|index| !done.contains(index));
+    }
+
+    /// What the nodes are to be told now; `lives` says which of them are there.
+    pub(crate) fn orders(&mut self, lives: impl Fn(usize) -> bool) -> Vec<Order> {
+        let mut runs: BTreeMap<usize, Vec<Task>> = BTreeMap::new();
+        let mut room: BTreeSet<(bool, usize, usize)> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|&(node, tasks)| tasks.has_room() && lives(node))
+            .map(|(node, tasks)| tasks.place(node))
+            .collect();
+        while !self.waiting.is_empty()
+            && let Some((_, _, node)) = room.pop_first()
+            && let Some(tasks) = self.nodes.get_mut(node)
+            && let Some(index) = self.waiting.pop_front()
+        {
+            tasks.given.push_back(index);
+            if tasks.queued() < QUEUED {
+                room.insert(tasks.place(node));
+            }
+            let attempt = self.tries.get(&index).unwrap_or(&FIRST).next;
+            runs.entry(node).or_default().push(Task { index, attempt });
+        }
+        let mut orders = Vec::new();
+        for (node, tasks) in runs {
+            let slots = self.nodes.get(node).map_or(0, |tasks| tasks.slots);
+            orders.push(Order::Run {
+                node,
+                slots: u32::try_from(slots).unwrap_or(u32::MAX),
+                tasks,
+            });
+        }
+        orders.extend(self.take_back(lives));
+        orders
+    }
+
+    /// Where slots are idle and nothing waits, tasks that wait at a busy node are asked back.
+    fn take_back(&mut self, lives: impl Fn(usize) -> bool) -> Option<Order> {
+        if !self.waiting.is_empty() || self.nodes.iter().any(|tasks| tasks.asked) {
             return None;
         }
-        let load = |node: usize| self.running.values().filter(|&&on| on == node).count();
-        let node = living
-            .iter()
-            .copied()
-            .min_by_key(|&node| (load(node), node))?;
-        let index = self.waiting.pop_front()?;
-        self.running.insert(index, node);
-        Some((index, node))
+        let mut idle = 0;
+        let mut longest: Option<(usize, &mut NodeTasks)> = None;
+        for (node, tasks) in self.nodes.iter_mut().enumerate() {
+            if !lives(node) {
+                continue;
+            }
+            idle += tasks.idle();
+            if longest
+                .as_ref()
+                .is_none_or(|(_, most)| tasks.queued() > most.queued())
+            {
+                longest = Some((node, tasks));
+            }
+        }
+        let (node, tasks) = longest?;
+        let count = idle.min(tasks.queued());
+        if count == 0 {
+            return None;
+        }
+        tasks.asked = true;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Some(Order::Return { node, count })
     }
 
-    /// A task ended. One that was not running is told twice or late: false, and nothing changes.
-    pub(crate) fn ended(&mut self, result: &TaskResult, stopping: bool) -> bool {
-        if self.running.remove(&result.index).is_none() {
-            return false;
+    /// A node gave tasks back: they wait again, before all others.
+    pub(crate) fn returned(&mut self, node: usize, indices: &[u32], stopping: bool) {
+        let Some(tasks) = self.nodes.get_mut(node) else {
+            return;
+        };
+        tasks.asked = false;
+        for &index in indices.iter().rev() {
+            if let Some(place) = tasks.given.iter().rposition(|&given| given == index) {
+                tasks.given.remove(place);
+                if !stopping {
+                    self.waiting.push_front(index);
+                }
+            }
         }
-        if !stopping && !result.end.is_success() && self.first_failure.is_none() {
+    }
+
+    /// A task ended on a node. `result` is completed with what was decided about it.
+    pub(crate) fn ended(
+        &mut self,
+        node: usize,
+        result: &mut TaskResult,
+        stopping: bool,
+        now_ms: u64,
+    ) -> Ended {
+        let tries = *self.tries.get(&result.index).unwrap_or(&FIRST);
+        let Some(tasks) = self.nodes.get_mut(node) else {
+            return Ended::Unknown;
+        };
+        let place = tasks.given.iter().position(|&given| given == result.index);
+        let Some(place) = place.filter(|_| result.attempt == tries.next) else {
+            return Ended::Unknown;
+        };
+        tasks.given.remove(place);
+        if stopping && !result.is_success() {
+            // Whatever ended it, another attempt of the job has to run it.
+            result.stopped = true;
+        }
+        result.again = false;
+        if result.is_success() || result.stopped {
+            self.tries.remove(&result.index);
+            return Ended::Final;
+        }
+        match retry::decide(self.retry.as_ref(), &result.failure(), tries.used) {
+            Decision::Again { after } => {
+                result.again = true;
+                self.tries.insert(result.index, tries.after(result));
+                let due_ms = now_ms.saturating_add(after.ms);
+                self.pausing.insert((due_ms, result.index));
+                Ended::Again { after_ms: after.ms }
+            }
+            Decision::Stop(_) => {
+                self.tries.remove(&result.index);
+                self.note_failure(result);
+                Ended::Final
+            }
+        }
+    }
+
+    fn note_failure(&mut self, result: &TaskResult) {
+        if !result.is_success() && self.first_failure.is_none() {
             self.first_failure = Some(result.clone());
         }
-        true
     }
 
-    /// A node was lost, and its tasks with it.
-    pub(crate) fn lost(&mut self, node: usize) {
-        self.running.retain(|_, on| *on != node);
+    /// A node was lost: what ran there ended with it, what it had not begun waits again.
+    pub(crate) fn lost(&mut self, node: usize, now_ms: u64) -> Vec<TaskResult> {
+        let Some(tasks) = self.nodes.get_mut(node) else {
+            return Vec::new();
+        };
+        let slots = tasks.slots.min(tasks.given.len());
+        let queued = tasks.given.split_off(slots);
+        let ran = std::mem::take(&mut tasks.given);
+        tasks.slots = 0;
+        tasks.asked = false;
+        for index in queued.into_iter().rev() {
+            self.waiting.push_front(index);
+        }
+        let end_of = |index| {
+            let tries = self.tries.remove(&index).unwrap_or(FIRST);
+            TaskResult {
+                index,
+                attempt: tries.next,
+                node: u32::try_from(node).unwrap_or(u32::MAX),
+                end: ProcessEnd::Signaled(SIGKILL),
+                started_ms: now_ms,
+                ended_ms: now_ms,
+                start_error: None,
+                log_offset: tries.log_offset,
+                log_bytes: None,
+                stopped: true,
+                again: false,
+            }
+        };
+        ran.into_iter().map(end_of).collect()
+    }
+
+    /// When the next failed task is to be run again.
+    pub(crate) fn next_due_ms(&self) -> Option<u64> {
+        self.pausing.first().map(|&(due_ms, _)| due_ms)
+    }
+
+    /// Puts the tasks whose pause is over before those that have not run yet. Whether there are any.
+    pub(crate) fn release_due(&mut self, now_ms: u64) -> bool {
+        let mut due = Vec::new();
+        while let Some(&(due_ms, index)) = self.pausing.first().filter(|&&(ms, _)| ms <= now_ms) {
+            self.pausing.remove(&(due_ms, index));
+            due.push(index);
+        }
+        for &index in due.iter().rev() {
+            self.waiting.push_front(index);
+        }
+        !due.is_empty()
     }
 
     /// No task that waits will start any more.
     pub(crate) fn close(&mut self) {
         self.waiting.clear();
+        self.pausing.clear();
     }
 
     /// Whether nothing runs or waits.
     pub(crate) fn is_done(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
+        self.waiting.is_empty()
+            && self.pausing.is_empty()
+            && self.nodes.iter().all(|tasks| tasks.given.is_empty())
     }
 
-    /// The task that failed first, where one did.
+    /// The task that failed first and was not run again, where one did.
     pub(crate) fn first_failure(&self) -> Option<&TaskResult> {
         self.first_failure.as_ref()
     }
@@ -79,36 +353,202 @@ impl ArrayQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use herd_core::exit::ProcessEnd;
+    use herd_core::spec::RetryOn;
+    use herd_core::units::Span;
 
-    fn ended(index: u32, code: u8) -> TaskResult {
+    fn queue(tasks: u32, limit: u32, retry: Option<Retry>, nodes: usize) -> ArrayQueue {
+        let array = Array {
+            indices: (0..tasks).collect(),
+            limit: Some(limit),
+        };
+        ArrayQueue::new(&array, retry, 8, nodes)
+    }
+
+    fn ended(index: u32, attempt: u32, code: u8) -> TaskResult {
         TaskResult {
             index,
-            attempt: 1,
+            attempt,
             node: 0,
             end: ProcessEnd::Exited(code),
             started_ms: 0,
             ended_ms: 0,
             start_error: None,
+            log_offset: 0,
+            log_bytes: Some(10),
+            stopped: false,
+            again: false,
         }
     }
 
+    /// Attempts by task and node that a list of orders begins.
+    fn runs(orders: &[Order]) -> Vec<(usize, u32, u32)> {
+        let mut all = Vec::new();
+        for order in orders {
+            if let Order::Run { node, tasks, .. } = order {
+                all.extend(tasks.iter().map(|task| (*node, task.index, task.attempt)));
+            }
+        }
+        all
+    }
+
+    fn retry(max: u32) -> Option<Retry> {
+        Some(Retry {
+            max,
+            on: vec![RetryOn::Exit(75)],
+            backoff: Some(Span::from_secs(2)),
+        })
+    }
+
     #[test]
-    fn tasks_spread_over_nodes_within_the_limit_and_the_first_failure_is_kept() {
-        let array = Array {
-            indices: vec![3, 4, 5],
-            limit: Some(2),
-        };
-        let mut queue = ArrayQueue::new(&array, 8);
-        assert_eq!(queue.next(&[0, 1]), Some((3, 0)));
-        assert_eq!(queue.next(&[0, 1]), Some((4, 1)));
-        assert_eq!(queue.next(&[0, 1]), None);
-        assert!(queue.ended(&ended(4, 7), false));
-        assert!(!queue.ended(&ended(4, 9), false));
-        assert_eq!(queue.next(&[0, 1]), Some((5, 1)));
-        assert!(queue.ended(&ended(5, 2), false));
-        queue.lost(0);
+    fn slots_of_all_nodes_add_up_to_the_limit_and_are_filled_first() {
+        let mut queue = queue(4, 3, None, 2);
+        let orders = queue.orders(|_| true);
+        let slots: Vec<u32> = orders
+            .iter()
+            .filter_map(|order| match order {
+                Order::Run { slots, .. } => Some(*slots),
+                Order::Return { .. } => None,
+            })
+            .collect();
+        assert_eq!(slots, [2, 1]);
+        assert_eq!(runs(&orders), [(0, 0, 1), (0, 2, 1), (1, 1, 1), (1, 3, 1)]);
+    }
+
+    #[test]
+    fn a_node_has_few_tasks_beyond_its_slots_and_gets_several_at_once() {
+        let mut queue = queue(1000, 2, None, 1);
+        let first = runs(&queue.orders(|_| true));
+        assert_eq!(first.len(), 2 + QUEUED);
+        for index in 0..15 {
+            assert_eq!(
+                queue.ended(0, &mut ended(index, 1, 0), false, 0),
+                Ended::Final
+            );
+            assert!(queue.orders(|_| true).is_empty(), "{index}");
+        }
+        queue.ended(0, &mut ended(15, 1, 0), false, 0);
+        assert_eq!(runs(&queue.orders(|_| true)).len(), REFILL);
+    }
+
+    #[test]
+    fn an_idle_node_gets_what_waits_at_a_busy_one() {
+        let mut queue = queue(6, 2, None, 2);
+        assert_eq!(runs(&queue.orders(|_| true)).len(), 6);
+        for index in [1, 3, 5] {
+            queue.ended(1, &mut ended(index, 1, 0), false, 0);
+        }
+        let back = Order::Return { node: 0, count: 1 };
+        assert_eq!(queue.orders(|_| true), [back]);
+        // One question at a time.
+        assert!(queue.orders(|_| true).is_empty());
+        queue.returned(0, &[4], false);
+        assert_eq!(runs(&queue.orders(|_| true)), [(1, 4, 1)]);
+        // It had begun meanwhile: nothing came back, and it is asked no more than once for nothing.
+        queue.ended(1, &mut ended(4, 1, 0), false, 0);
+        assert_eq!(
+            queue.orders(|_| true),
+            [Order::Return { node: 0, count: 1 }]
+        );
+        queue.ended(0, &mut ended(0, 1, 0), false, 0);
+        queue.returned(0, &[], false);
+        assert!(queue.orders(|_| true).is_empty());
+        queue.ended(0, &mut ended(2, 1, 0), false, 0);
         assert!(queue.is_done());
-        assert_eq!(queue.first_failure().map(|task| task.index), Some(4));
+    }
+
+    #[test]
+    fn a_failed_task_is_run_again_after_its_pause_while_others_go_on() {
+        let mut queue = queue(3, 1, retry(2), 1);
+        queue.orders(|_| true);
+        let mut failed = ended(0, 1, 75);
+        let again = Ended::Again { after_ms: 2000 };
+        assert_eq!(queue.ended(0, &mut failed, false, 100), again);
+        assert!(failed.again);
+        assert_eq!(
+            queue.ended(0, &mut ended(1, 1, 0), false, 100),
+            Ended::Final
+        );
+        assert_eq!(queue.next_due_ms(), Some(2100));
+        assert!(!queue.release_due(2099));
+        assert!(queue.release_due(2100));
+        assert_eq!(runs(&queue.orders(|_| true)), [(0, 0, 2)]);
+        // The first attempt's end told again is not the second's.
+        let late = queue.ended(0, &mut ended(0, 1, 75), false, 2200);
+        assert_eq!(late, Ended::Unknown);
+        // The pause doubles, then the retries are used up.
+        let again = Ended::Again { after_ms: 4000 };
+        assert_eq!(queue.ended(0, &mut ended(0, 2, 75), false, 2200), again);
+        assert!(queue.release_due(6200));
+        assert_eq!(runs(&queue.orders(|_| true)), [(0, 0, 3)]);
+        assert_eq!(queue.first_failure(), None);
+        assert_eq!(
+            queue.ended(0, &mut ended(0, 3, 75), false, 6300),
+            Ended::Final
+        );
+        assert_eq!(queue.first_failure().map(|task| task.attempt), Some(3));
+        assert!(!queue.is_done());
+        queue.ended(0, &mut ended(2, 1, 0), false, 6300);
+        assert!(queue.is_done());
+    }
+
+    #[test]
+    fn a_failure_that_is_not_listed_is_final_and_the_first_one_counts() {
+        let mut queue = queue(2, 2, retry(5), 1);
+        queue.orders(|_| true);
+        assert_eq!(queue.ended(0, &mut ended(1, 1, 4), false, 0), Ended::Final);
+        assert_eq!(queue.ended(0, &mut ended(0, 1, 3), false, 0), Ended::Final);
+        assert_eq!(queue.first_failure().map(|task| task.index), Some(1));
+    }
+
+    #[test]
+    fn stopping_ends_pauses_at_once_and_counts_no_failure() {
+        let mut queue = queue(3, 2, retry(2), 1);
+        queue.orders(|_| true);
+        queue.ended(0, &mut ended(0, 1, 75), false, 0);
+        queue.close();
+        assert_eq!(queue.next_due_ms(), None);
+        let mut stopped = ended(1, 1, 75);
+        assert_eq!(queue.ended(0, &mut stopped, true, 0), Ended::Final);
+        assert!(stopped.stopped && !stopped.again);
+        queue.returned(0, &[2], true);
+        assert!(queue.is_done());
+        assert_eq!(queue.first_failure(), None);
+    }
+
+    #[test]
+    fn a_lost_node_ends_what_ran_there_and_gives_back_what_had_not_begun() {
+        let mut queue = queue(3, 2, None, 2);
+        queue.orders(|_| true);
+        let lost = queue.lost(0, 50);
+        assert_eq!(lost.iter().map(|task| task.index).collect::<Vec<_>>(), [0]);
+        assert!(lost.iter().all(|task| task.stopped && !task.is_final()));
+        assert_eq!(runs(&queue.orders(|node| node == 1)), [(1, 2, 1)]);
+        assert_eq!(
+            queue.ended(0, &mut ended(0, 1, 0), false, 60),
+            Ended::Unknown
+        );
+    }
+
+    #[test]
+    fn the_next_attempt_of_the_job_runs_what_is_not_done() {
+        let mut queue = queue(5, 5, retry(2), 1);
+        let stopped = TaskResult {
+            stopped: true,
+            ..ended(2, 2, 143)
+        };
+        let failed = TaskResult {
+            again: true,
+            ..ended(2, 1, 75)
+        };
+        let history = [ended(0, 1, 0), ended(1, 1, 4), failed, stopped];
+        queue.resume(&history);
+        assert_eq!(queue.first_failure().map(|task| task.index), Some(1));
+        let tasks = runs(&queue.orders(|_| true));
+        assert_eq!(tasks, [(0, 2, 3), (0, 3, 1), (0, 4, 1)]);
+        // One of two retries was used before.
+        let again = Ended::Again { after_ms: 4000 };
+        assert_eq!(queue.ended(0, &mut ended(2, 3, 75), false, 0), again);
+        let lost = queue.lost(0, 9);
+        assert!(lost.iter().all(|task| task.index != 2));
     }
 }

@@ -1,6 +1,6 @@
 //! Time for one process: wall-clock milliseconds that never run backwards.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Wall-clock time at the start plus what has passed since on the monotonic clock, so that a clock
 /// that jumps neither ends a job nor reorders its events.
@@ -26,5 +26,16 @@ impl Clock {
     pub fn now_ms(&self) -> u64 {
         let passed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.wall_ms.saturating_add(passed)
+    }
+
+    /// Waits until this time, milliseconds since the Unix epoch; for ever without one. Cancel-safe.
+    pub(crate) async fn at(&self, time_ms: Option<u64>) {
+        match time_ms {
+            Some(time_ms) => {
+                let pause = time_ms.saturating_sub(self.now_ms());
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            None => std::future::pending().await,
+        }
     }
 }

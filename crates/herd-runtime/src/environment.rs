@@ -64,6 +64,21 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     env
 }
 
+/// Variables of setup on one node.
+pub fn of_setup(assign: &Assign) -> BTreeMap<String, String> {
+    let mut env = of_node(assign);
+    // In setup, SkyPilot calls the node's index and the addresses by other names.
+    for (name, same) in [
+        ("SKYPILOT_SETUP_NODE_RANK", "SKYPILOT_NODE_RANK"),
+        ("SKYPILOT_SETUP_NODE_IPS", "SKYPILOT_NODE_IPS"),
+    ] {
+        if let Some(value) = env.get(same).cloned() {
+            env.insert(name.to_owned(), value);
+        }
+    }
+    env
+}
+
 /// Variables of one rank.
 pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<String, String> {
     let plan = &assign.plan;
@@ -90,6 +105,11 @@ pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<
                 "PET_RDZV_ID",
                 format!("{}-{}", plan.job.short(), plan.attempt),
             );
+            // Without it torchrun tells its peers this machine's name, which not every network
+            // can resolve.
+            if let Some(address) = assign.node_addresses.get(assign.node as usize) {
+                set("PET_LOCAL_ADDR", address.clone());
+            }
             set("PET_MASTER_ADDR", meeting.address.clone());
             set("PET_MASTER_PORT", meeting.port.to_string());
         }
@@ -135,7 +155,12 @@ pub fn defaults(assign: &Assign) -> Vec<(&'static str, &'static str)> {
     let mut defaults = Vec::new();
     if plan.job_type == JobType::Pytorch {
         defaults.push(("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"));
-        if plan.ranks_per_node > 1 {
+        if plan.launcher == Launcher::Herd {
+            let signals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+            defaults.push(("TORCHELASTIC_SIGNALS_TO_HANDLE", signals));
+        }
+        // torchrun would do the same for the ranks that it starts, with a banner on stderr.
+        if plan.procs_per_node > 1 {
             defaults.push(("OMP_NUM_THREADS", "1"));
         }
     }

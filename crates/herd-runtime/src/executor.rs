@@ -27,6 +27,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What ranks get between TERM and KILL when nobody is left to decide (I5).
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 const SIGTERM: i32 = 15;
+/// Events of a phase that are sent together, beyond the first.
+const EVENTS_AT_ONCE: usize = 15;
 
 /// Where an executor belongs.
 #[derive(Debug)]
@@ -195,6 +197,11 @@ impl Executor {
                 }
                 event = next_event(&mut self.phase) => {
                     self.report(event).await.map_err(link_error)?;
+                    // What is there with it travels with it: each flush wakes the coordinator.
+                    for _ in 0..EVENTS_AT_ONCE {
+                        let Some(event) = event_now(&mut self.phase).await else { break };
+                        self.report(event).await.map_err(link_error)?;
+                    }
                 }
                 said = self.sessions.next() => match said {
                     FromSession::Stdio(frame) => {
@@ -205,9 +212,10 @@ impl Executor {
                         self.sender.send_json(&message).await.map_err(link_error)?;
                     }
                 },
-                ended = self.tasks.next() => {
-                    let message = ToCoordinator::TaskEnded(ended);
-                    self.sender.send_json(&message).await.map_err(link_error)?;
+                told = self.tasks.next() => {
+                    for message in told {
+                        self.sender.send_json(&message).await.map_err(link_error)?;
+                    }
                 }
                 _ = beat.tick() => {
                     if self.heard.elapsed() > LEASE {
@@ -250,9 +258,9 @@ impl Executor {
                 }
                 self.tasks.stop(signal, grace);
             }
-            FromCoordinator::RunTask { index } => {
+            FromCoordinator::RunTasks { slots, tasks } => {
                 if let Some(assign) = &self.assign {
-                    self.tasks.start(assign, index);
+                    self.tasks.run(assign, slots, tasks);
                 }
             }
             FromCoordinator::ServiceReady { address, port } => {
@@ -260,6 +268,7 @@ impl Executor {
                     phase.service_ready(assign, &Meeting { address, port });
                 }
             }
+            FromCoordinator::ReturnTasks { count } => self.tasks.give_back(count),
             FromCoordinator::Session(message) => {
                 if let Some(assign) = &self.assign {
                     self.sessions.obey(assign, message);
@@ -316,5 +325,14 @@ async fn next_event(phase: &mut Option<Running>) -> PhaseEvent {
     match phase {
         Some(phase) => phase.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The phase's next event where it need not be waited for.
+async fn event_now(phase: &mut Option<Running>) -> Option<PhaseEvent> {
+    tokio::select! {
+        biased;
+        event = next_event(phase) => Some(event),
+        () = std::future::ready(()) => None,
     }
 }

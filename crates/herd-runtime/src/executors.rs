@@ -104,6 +104,10 @@ impl Executors {
     /// Ends what dead executors left behind; this process adopted it as the nearest subreaper.
     /// A thread of the runtime does it, so that the other nodes are stopped meanwhile.
     pub(crate) fn end_orphans(&mut self) {
+        // Where the last executor left nothing, as nearly always, there is no work for a thread.
+        if !tree::has_children() {
+            return;
+        }
         let living = self.living();
         self.sweeps.spawn_blocking(move || {
             tree::end_all_children(&living, ORPHAN_GRACE, ORPHAN_BOUND);

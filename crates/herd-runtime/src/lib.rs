@@ -12,6 +12,7 @@ pub mod environment;
 pub mod executor;
 mod executors;
 pub mod guard;
+mod log_files;
 mod merge;
 pub mod mpi;
 mod phase;

@@ -1,9 +1,11 @@
 //! Merges the ranks' streams into the run log: whole lines, each with the prefix of its rank.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 use herd_core::plan::Plan;
 use herd_core::result::TaskResult;
@@ -11,6 +13,8 @@ use herd_jobdir::job::task_log_in;
 use herd_jobdir::runlog::{HERD, Piece, RunLogWriter, Stream};
 use herd_launch::lines::{Line, LineEnd, LineSplitter};
 use herd_link::LogFrame;
+
+use crate::log_files::LogFiles;
 
 /// The rank that stands for setup in log frames.
 pub(crate) const SETUP_RANK: u32 = HERD;
@@ -21,6 +25,9 @@ pub(crate) const LAUNCHER_STREAM: u8 = 3;
 /// Bytes of one task's output that merged output has.
 const TASK_SHOWN: u64 = 64 * 1024;
 
+/// Bytes of a stream that are split into lines before the log's buffer is looked after.
+const MERGED_AT_ONCE: usize = 64 * 1024;
+
 /// Said after a piece of a line that was longer than a line may be.
 const SPLIT_MARK: &[u8] = b" [line continues]";
 
@@ -28,82 +35,140 @@ pub(crate) struct Merger {
     writer: RunLogWriter,
     /// With exactly one rank in all there is nothing to tell apart: bytes pass as they come.
     prefixed: bool,
+    files: LogFiles,
     streams: BTreeMap<(usize, u32, u8), LineSplitter>,
+    grown: Option<LogGrown>,
+    /// Up to where readers see it.
+    flushed: u64,
     broken: bool,
 }
 
+/// What is called whenever the merged log has grown: on the driver's thread, so it must not block.
+#[derive(Clone)]
+pub struct LogGrown(pub Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for LogGrown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogGrown")
+    }
+}
+
 impl Merger {
-    pub(crate) fn new(plan: &Plan, writer: RunLogWriter) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        writer: RunLogWriter,
+        files: LogFiles,
+        grown: Option<LogGrown>,
+    ) -> Self {
         let prefixed = plan.world_size() > 1;
         Self {
+            flushed: writer.offset(),
             writer,
             prefixed,
+            files,
             streams: BTreeMap::new(),
+            grown,
             broken: false,
         }
     }
 
-    /// Takes bytes of one stream, which come in order and without gaps.
+    /// Takes more of one stream, which comes in order and without gaps: the bytes of the frame, or
+    /// without any, those of the stream's file up to the frame's offset.
     pub(crate) fn merge(&mut self, node: usize, log: &LogFrame, now_ms: u64) {
-        if !self.prefixed && log.rank != SETUP_RANK {
-            self.write(node, log.rank, log.stream, &log.bytes, 0, now_ms);
+        let source = (node, log.rank, log.stream);
+        if log.bytes.is_empty() {
+            self.read(source, log.offset, now_ms);
+        } else {
+            self.take(source, &log.bytes, now_ms);
+        }
+    }
+
+    fn read(&mut self, source: (usize, u32, u8), length: u64, now_ms: u64) {
+        // Taken out meanwhile, so that what it reads can be merged.
+        let mut files = std::mem::take(&mut self.files);
+        files.read(source, length, |bytes| self.take(source, bytes, now_ms));
+        self.files = files;
+    }
+
+    fn take(&mut self, source: (usize, u32, u8), bytes: &[u8], now_ms: u64) {
+        let (node, rank, stream) = source;
+        if !self.prefixed && rank != SETUP_RANK {
+            self.write(source, 0, now_ms, |text| text.extend_from_slice(bytes));
             return;
         }
-        let prefix = prefix(node, log.rank, log.stream);
-        let mut lines = Vec::with_capacity(log.bytes.len() + log.bytes.len() / 4);
-        let splitter = self
-            .streams
-            .entry((node, log.rank, log.stream))
-            .or_default();
-        splitter.feed(&log.bytes, |line| push(&mut lines, &prefix, line));
-        self.write(node, log.rank, log.stream, &lines, prefix.len(), now_ms);
+        let prefix = prefix(node, rank, stream);
+        let mut splitter = self.streams.remove(&source).unwrap_or_default();
+        // In small parts: prefixes can make many times the bytes of short lines.
+        for part in bytes.chunks(MERGED_AT_ONCE) {
+            self.write(source, prefix.len(), now_ms, |text| {
+                splitter.feed(part, |line| push(text, &prefix, line));
+            });
+        }
+        self.streams.insert(source, splitter);
     }
 
     /// Takes the output of an array task that has ended, up to [`TASK_SHOWN`]; its own log has all.
     pub(crate) fn merge_task(&mut self, directory: &Path, task: &TaskResult, now_ms: u64) {
+        let wanted = task.log_bytes.unwrap_or(TASK_SHOWN).min(TASK_SHOWN);
+        if wanted == 0 {
+            return;
+        }
         let path = task_log_in(directory, task.index);
         let mut bytes = Vec::new();
         // What cannot be read is not shown; the task's end is known without it.
-        let read = File::open(path).and_then(|file| file.take(TASK_SHOWN).read_to_end(&mut bytes));
+        let read = File::open(path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(task.log_offset))?;
+            file.take(wanted).read_to_end(&mut bytes)
+        });
         if read.is_err() || bytes.is_empty() {
             return;
         }
         let prefix = format!("(task {}) ", task.index);
-        let mut lines = Vec::new();
         let mut splitter = LineSplitter::new();
-        splitter.feed(&bytes, |line| push(&mut lines, &prefix, line));
-        splitter.finish(|line| push(&mut lines, &prefix, line));
-        let node = task.node as usize;
-        self.write(node, 0, 1, &lines, prefix.len(), now_ms);
+        let source = (task.node as usize, 0, 1);
+        self.write(source, prefix.len(), now_ms, |text| {
+            splitter.feed(&bytes, |line| push(text, &prefix, line));
+            splitter.finish(|line| push(text, &prefix, line));
+        });
     }
 
-    /// Writes what still waits for its newline.
+    /// Writes what could not be read before, and what still waits for its newline.
     pub(crate) fn finish(&mut self, now_ms: u64) {
-        for ((node, rank, stream), mut splitter) in std::mem::take(&mut self.streams) {
+        for source in self.files.behind() {
+            self.read(source, 0, now_ms);
+        }
+        for (source, mut splitter) in std::mem::take(&mut self.streams) {
+            let (node, rank, stream) = source;
             let prefix = prefix(node, rank, stream);
-            let mut lines = Vec::new();
-            splitter.finish(|line| push(&mut lines, &prefix, line));
-            self.write(node, rank, stream, &lines, prefix.len(), now_ms);
+            self.write(source, prefix.len(), now_ms, |text| {
+                splitter.finish(|line| push(text, &prefix, line));
+            });
         }
         self.flush();
     }
 
     /// Makes what was merged visible to readers.
     pub(crate) fn flush(&mut self) {
+        let offset = self.writer.offset();
+        if offset == self.flushed {
+            return;
+        }
+        self.flushed = offset;
         // A full disk must not end the job; the ranks' own files and their errors tell of it.
         self.broken |= self.writer.flush().is_err();
+        if let Some(LogGrown(grown)) = &self.grown {
+            grown();
+        }
     }
 
     fn write(
         &mut self,
-        node: usize,
-        rank: u32,
-        stream: u8,
-        bytes: &[u8],
+        (node, rank, stream): (usize, u32, u8),
         prefix_len: usize,
         now_ms: u64,
+        fill: impl FnOnce(&mut Vec<u8>),
     ) {
-        if bytes.is_empty() || self.broken {
+        if self.broken {
             return;
         }
         let piece = Piece {
@@ -118,9 +183,8 @@ impl Merger {
             },
             prefix_len: u16::try_from(prefix_len).unwrap_or(0),
             continuation: false,
-            bytes,
         };
-        self.broken |= self.writer.append(&piece).is_err();
+        self.broken |= self.writer.append(&piece, fill).is_err();
     }
 }
 

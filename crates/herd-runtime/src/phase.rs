@@ -155,7 +155,11 @@ impl PhaseRun {
             node: assign.node,
             clock: Clock::start(),
             group: Group::from_children(Vec::new()),
-            follower: Follower::new(),
+            follower: if assign.logs_at_hand {
+                Follower::of_lengths()
+            } else {
+                Follower::new()
+            },
             processes: Vec::new(),
             followed: Vec::new(),
             stopped: false,
@@ -193,8 +197,7 @@ impl PhaseRun {
                 return event;
             }
             if self.exhausted && !self.held && matches!(self.stage, Stage::Running) {
-                let spared = std::mem::take(&mut self.spared);
-                self.stage = Stage::Sweeping(spawn_blocking(move || end_leftovers(&spared)));
+                self.sweep();
             }
             match &mut self.stage {
                 Stage::Running => tokio::select! {
@@ -217,12 +220,7 @@ impl PhaseRun {
                     else => std::future::pending().await,
                 },
                 Stage::Sweeping(sweep) => tokio::select! {
-                    _ = sweep => {
-                        for &id in &self.followed {
-                            self.follower.finish(id);
-                        }
-                        self.stage = Stage::Draining;
-                    }
+                    _ = sweep => self.drain(),
                     tailed = self.follower.next(), if !self.followed.is_empty() => {
                         self.tailed(tailed);
                     }
@@ -317,21 +315,43 @@ impl PhaseRun {
         end_leftovers(&[]);
     }
 
+    /// Ends what the processes left behind; where that is nothing, as nearly always, there is no
+    /// work for a thread.
+    fn sweep(&mut self) {
+        let spared = std::mem::take(&mut self.spared);
+        if tree::has_children() {
+            self.stage = Stage::Sweeping(spawn_blocking(move || end_leftovers(&spared)));
+        } else {
+            self.drain();
+        }
+    }
+
+    /// Nobody is left who could write.
+    fn drain(&mut self) {
+        for &id in &self.followed {
+            self.follower.finish(id);
+        }
+        self.stage = Stage::Draining;
+    }
+
     fn tailed(&mut self, followed: Followed) {
         match followed {
-            Followed::Chunk { id, offset, bytes } => {
-                self.pending.push_back(PhaseEvent::Log(LogFrame {
-                    rank: u32::try_from(id.0 >> 8).unwrap_or(SETUP_RANK),
-                    stream: u8::try_from(id.0 & 0xff).unwrap_or(0),
-                    task: None,
-                    offset,
-                    bytes,
-                }));
-            }
+            Followed::Chunk { id, offset, bytes } => self.tell_log(id, offset, bytes),
+            Followed::Grown { id, length, .. } => self.tell_log(id, length, Vec::new()),
             Followed::Finished { id, .. } | Followed::Failed { id, .. } => {
                 self.followed.retain(|&followed| followed != id);
             }
         }
+    }
+
+    fn tell_log(&mut self, id: FileId, offset: u64, bytes: Vec<u8>) {
+        self.pending.push_back(PhaseEvent::Log(LogFrame {
+            rank: u32::try_from(id.0 >> 8).unwrap_or(SETUP_RANK),
+            stream: u8::try_from(id.0 & 0xff).unwrap_or(0),
+            task: None,
+            offset,
+            bytes,
+        }));
     }
 
     fn start_setup(&mut self, assign: &Assign, children: &mut Vec<Child>) -> bool {
@@ -347,7 +367,7 @@ impl PhaseRun {
             .join("nodes")
             .join(name)
             .join("setup.log");
-        let env = environment::of_node(assign);
+        let env = environment::of_setup(assign);
         let spec = ProcessSpec {
             argv: command::argv(&setup.run, assign.plan.login_shell),
             env: complete(assign, env),

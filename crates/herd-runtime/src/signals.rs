@@ -2,6 +2,7 @@
 
 use std::io;
 
+use herd_launch::sys;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGHUP, SIGINT, SIGQUIT and SIGTERM; SIGHUP only where nobody ignores it (nohup).
@@ -16,7 +17,8 @@ pub struct Signals {
 impl Signals {
     /// Begins to watch. From here on these signals no longer end the process by themselves.
     pub fn watch() -> io::Result<Self> {
-        let hangup_ignored = hangup_is_ignored();
+        // Before the runtime takes the signal over.
+        let hangup_ignored = sys::is_ignored(nix::sys::signal::Signal::SIGHUP);
         Ok(Self {
             hangup: if hangup_ignored {
                 None
@@ -44,14 +46,4 @@ impl Signals {
             _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
         }
     }
-}
-
-/// Whether SIGHUP was ignored when this process began (nohup), by the kernel's own account.
-fn hangup_is_ignored() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0);
-    mask & 1 == 1
 }

@@ -1,7 +1,7 @@
 //! The tasks of an array on one node: each a process with a log of its own; a task is a message to
 //! a running executor, not a new one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,15 +9,23 @@ use std::time::Duration;
 use herd_core::exit::ProcessEnd;
 use herd_core::result::TaskResult;
 use herd_jobdir::job::task_log_in;
-use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, Stdin, spawn};
-use herd_link::message::Assign;
+use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, Stdin, spawn_in_group};
+use herd_link::message::{Assign, Task, ToCoordinator};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
 use crate::phase::{chain, complete};
+
+/// Variables that differ from task to task: index, index, attempt.
+const TASK_VARIABLES: [&str; 3] = ["HERD_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID", "HERD_ATTEMPT"];
+/// Ends are told in groups of about this size where tasks are short.
+const TOGETHER: usize = 16;
+/// Longest time that an end waits for others to be told with.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// How running tasks are to end.
 #[derive(Clone, Copy)]
@@ -26,11 +34,21 @@ struct Stop {
     grace: Duration,
 }
 
-/// The tasks that run on this node.
+/// The tasks of this node: those that run, and the few that wait for one of its slots.
 pub(crate) struct Tasks {
     clock: Clock,
+    slots: usize,
+    queue: VecDeque<Task>,
     running: JoinSet<TaskResult>,
     stop: watch::Sender<Option<Stop>>,
+    /// What every task of the array has in common.
+    common: Option<Common>,
+    /// Ends that the coordinator was not told of.
+    ended: Vec<TaskResult>,
+    /// When it is told of them at the latest.
+    tell_at: Option<Instant>,
+    /// Tasks that are given back, where that was asked for or follows from a cancel.
+    returned: Option<Vec<u32>>,
 }
 
 impl Tasks {
@@ -38,59 +56,129 @@ impl Tasks {
         let (stop, _) = watch::channel(None);
         Self {
             clock: Clock::start(),
+            slots: 0,
+            queue: VecDeque::new(),
             running: JoinSet::new(),
             stop,
+            common: None,
+            ended: Vec::new(),
+            tell_at: None,
+            returned: None,
         }
     }
 
-    /// Starts a task. One that cannot start ends at once with the reason.
-    pub(crate) fn start(&mut self, assign: &Assign, index: u32) {
-        let clock = self.clock;
-        let result = TaskResult {
-            index,
-            attempt: assign.plan.attempt,
-            node: assign.node,
-            end: ProcessEnd::Exited(0),
-            started_ms: clock.now_ms(),
-            ended_ms: 0,
-            start_error: None,
-        };
-        match spawn(specification(assign, index)) {
-            Ok(child) => {
-                let stop = self.stop.subscribe();
-                let group = Group::from_children(vec![child]);
-                self.running.spawn(watch_over(group, stop, result));
-            }
-            Err(error) => {
-                let end = ProcessEnd::Exited(error.exit_code());
-                let start_error = Some(chain(&error));
-                let ended_ms = clock.now_ms();
-                self.running.spawn(async move {
-                    TaskResult {
-                        end,
-                        ended_ms,
-                        start_error,
-                        ..result
-                    }
-                });
-            }
+    /// Takes tasks, of which `slots` run at once.
+    pub(crate) fn run(&mut self, assign: &Assign, slots: u32, tasks: Vec<Task>) {
+        self.slots = slots as usize;
+        if self.common.is_none() {
+            self.common = Some(Common::of(assign));
         }
+        self.queue.extend(tasks);
+        self.fill();
     }
 
-    /// The next task that ends. Cancel-safe; pends while none runs.
-    pub(crate) async fn next(&mut self) -> TaskResult {
+    /// Gives back tasks that have not begun, the last ones first.
+    pub(crate) fn give_back(&mut self, count: u32) {
+        let kept = self.queue.len().saturating_sub(count as usize);
+        let back = self.queue.split_off(kept);
+        let returned = self.returned.get_or_insert_default();
+        returned.extend(back.iter().map(|task| task.index));
+    }
+
+    /// What the coordinator is to be told next. Cancel-safe; pends while there is nothing.
+    pub(crate) async fn next(&mut self) -> Vec<ToCoordinator> {
         loop {
-            match self.running.join_next().await {
-                Some(Ok(result)) => return result,
-                // A task of the runtime that panicked or was aborted: its process is killed with it.
-                Some(Err(_)) => {}
-                None => std::future::pending().await,
+            if let Some(told) = self.tell() {
+                return told;
+            }
+            tokio::select! {
+                // While ends are there they are taken, and slots filled again, before anything is told.
+                biased;
+                Some(joined) = self.running.join_next() => {
+                    // A task of the runtime that was aborted: its process is killed with it.
+                    if let Ok(result) = joined {
+                        self.note(result);
+                    }
+                    self.fill();
+                }
+                () = at(self.tell_at) => self.tell_at = Some(Instant::now()),
             }
         }
     }
 
-    /// Asks all running tasks to end; asked again, they are killed.
-    pub(crate) fn stop(&self, signal: i32, grace: Duration) {
+    /// Starts tasks while there are slots.
+    fn fill(&mut self) {
+        while self.running.len() < self.slots
+            && let Some(common) = &self.common
+            && let Some(task) = self.queue.pop_front()
+        {
+            let mut result = TaskResult {
+                index: task.index,
+                attempt: task.attempt,
+                node: common.node,
+                end: ProcessEnd::Exited(0),
+                started_ms: self.clock.now_ms(),
+                ended_ms: 0,
+                start_error: None,
+                log_offset: 0,
+                log_bytes: None,
+                stopped: false,
+                again: false,
+            };
+            let log = task_log_in(&common.tasks_dir, task.index);
+            if task.attempt > 1 {
+                // What earlier attempts wrote stays; this one's output follows it.
+                result.log_offset = length(&log).unwrap_or(0);
+            }
+            match spawn_in_group(common.specification(task, &log)) {
+                Ok(child) => {
+                    let stop = self.stop.subscribe();
+                    let group = Group::from_children(vec![child]);
+                    self.running.spawn(watch_over(group, stop, result, log));
+                }
+                Err(error) => {
+                    result.end = ProcessEnd::Exited(error.exit_code());
+                    result.start_error = Some(chain(&error));
+                    result.ended_ms = self.clock.now_ms();
+                    self.note(result);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, result: TaskResult) {
+        self.tell_at.get_or_insert_with(|| Instant::now() + GATHER);
+        self.ended.push(result);
+    }
+
+    /// Ends are told in groups, or at once where nothing else is left to do here. They come before
+    /// what is given back: then the coordinator knows how many it still waits for.
+    fn tell(&mut self) -> Option<Vec<ToCoordinator>> {
+        let now = self.returned.is_some()
+            || self.queue.is_empty() && !self.ended.is_empty()
+            || self.ended.len() >= TOGETHER
+            || self.tell_at.is_some_and(|at| at <= Instant::now());
+        if !now {
+            return None;
+        }
+        self.tell_at = None;
+        let mut told = Vec::with_capacity(2);
+        if !self.ended.is_empty() {
+            told.push(ToCoordinator::TasksEnded {
+                results: std::mem::take(&mut self.ended),
+            });
+        }
+        if let Some(indices) = self.returned.take() {
+            told.push(ToCoordinator::TasksReturned { indices });
+        }
+        Some(told)
+    }
+
+    /// Asks all running tasks to end; asked again, they are killed. Those that wait are given back.
+    pub(crate) fn stop(&mut self, signal: i32, grace: Duration) {
+        if !self.queue.is_empty() {
+            self.give_back(u32::MAX);
+        }
         let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
         self.stop.send_replace(Some(Stop { signal, grace }));
     }
@@ -102,17 +190,30 @@ impl Tasks {
     }
 }
 
+/// Waits until then; for ever without a time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn watch_over(
     mut group: Group,
     mut stop: watch::Receiver<Option<Stop>>,
     mut result: TaskResult,
+    log: PathBuf,
 ) -> TaskResult {
     loop {
         tokio::select! {
-            exit = group.next_exit() => match exit {
-                Some((_, exit)) => record(&mut result, &exit),
-                None => return result,
-            },
+            exit = group.next_exit() => {
+                let Some((_, exit)) = exit else {
+                    let length = length(&log);
+                    result.log_bytes = length.map(|end| end.saturating_sub(result.log_offset));
+                    return result;
+                };
+                record(&mut result, &exit);
+            }
             changed = stop.changed() => {
                 let wanted = *stop.borrow_and_update();
                 match (changed, wanted) {
@@ -135,38 +236,66 @@ async fn watch_over(
 
 fn record(result: &mut TaskResult, exit: &ExitInfo) {
     result.end = exit.end;
+    result.stopped = exit.stopped;
     result.ended_ms = exit.at_ms();
 }
 
-fn specification(assign: &Assign, index: u32) -> ProcessSpec {
-    let nowhere = Meeting {
-        address: String::new(),
-        port: 0,
-    };
-    let mut env: BTreeMap<String, String> = environment::of_rank(assign, 0, &nowhere);
-    let identity = [
-        ("HERD_RANK", "0".to_owned()),
-        ("HERD_WORLD_SIZE", "1".to_owned()),
-        ("HERD_ARRAY_INDEX", index.to_string()),
-        ("SLURM_ARRAY_TASK_ID", index.to_string()),
-    ];
-    env.extend(identity.map(|(name, value)| (name.to_owned(), value)));
-    let log = task_log_in(Path::new(&assign.tasks_dir), index);
-    let argv: Vec<OsString> = assign
-        .plan
-        .run
-        .as_ref()
-        .map(|run| command::argv(run, assign.plan.login_shell))
-        .unwrap_or_default();
-    ProcessSpec {
-        argv,
-        env: complete(assign, env),
-        cwd: PathBuf::from(&assign.plan.workdir),
-        stdin: Stdin::Null,
-        stdout: Output::File(log),
-        stderr: Output::SameAsStdout,
-        cpus: None,
-        nofile: None,
-        keep_fds: Vec::new(),
+/// Length of a file, where it can be looked at.
+fn length(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).ok().map(|meta| meta.len())
+}
+
+/// What all tasks of an array have in common, made once.
+struct Common {
+    node: u32,
+    argv: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+    cpus: Option<Vec<usize>>,
+    tasks_dir: PathBuf,
+}
+
+impl Common {
+    fn of(assign: &Assign) -> Self {
+        let nowhere = Meeting {
+            address: String::new(),
+            port: 0,
+        };
+        let mut env: BTreeMap<String, String> = environment::of_rank(assign, 0, &nowhere);
+        env.insert("HERD_RANK".to_owned(), "0".to_owned());
+        env.insert("HERD_WORLD_SIZE".to_owned(), "1".to_owned());
+        let mut env = complete(assign, env);
+        env.retain(|(name, _)| !TASK_VARIABLES.iter().any(|own| name == own));
+        Self {
+            node: assign.node,
+            argv: assign
+                .plan
+                .run
+                .as_ref()
+                .map(|run| command::argv(run, assign.plan.login_shell))
+                .unwrap_or_default(),
+            env,
+            cwd: PathBuf::from(&assign.plan.workdir),
+            cpus: assign.cpus.clone(),
+            tasks_dir: PathBuf::from(&assign.tasks_dir),
+        }
+    }
+
+    fn specification(&self, task: Task, log: &Path) -> ProcessSpec {
+        let values = [task.index, task.index, task.attempt];
+        let own = TASK_VARIABLES.iter().zip(values);
+        let own = own.map(|(name, value)| (name.into(), value.to_string().into()));
+        ProcessSpec {
+            argv: self.argv.clone(),
+            env: self.env.iter().cloned().chain(own).collect(),
+            cwd: self.cwd.clone(),
+            stdin: Stdin::Null,
+            // Appended to: attempts of a task follow each other.
+            stdout: Output::File(log.to_path_buf()),
+            stderr: Output::SameAsStdout,
+            cpus: self.cpus.clone(),
+            nofile: None,
+            keep_fds: Vec::new(),
+        }
     }
 }

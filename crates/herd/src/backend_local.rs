@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, OnceLock};
 
 use herd_backends::local::{self, DriveOptions};
 use herd_core::JobId;
@@ -16,14 +17,20 @@ use herd_core::result::JobResult;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_link::session::Place;
+use herd_runtime::driver::LogGrown;
 use herd_runtime::guard;
 
 use crate::error::ExpectedError;
 use crate::job_input::JobInput;
 use crate::jobs;
 
-/// What this machine offers to jobs.
+/// What this machine offers to jobs; looked at once.
 pub(crate) fn facts() -> BackendFacts {
+    static FACTS: OnceLock<BackendFacts> = OnceLock::new();
+    FACTS.get_or_init(look).clone()
+}
+
+fn look() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
     BackendFacts {
@@ -36,10 +43,8 @@ pub(crate) fn facts() -> BackendFacts {
 pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
     let after = jobs::resolve_after(home, &input.spec.after)?;
     let plan = input.plan(JobId::generate(), after)?;
-    let value = serde_json::to_value(&input.spec)
-        .map_err(|error| ExpectedError::failed("write the job file", error))?;
-    let yaml = crate::printer::yaml::render(&value);
-    let submitted = local::submit(home, yaml.as_bytes(), plan, &input.secrets.into_values())
+    let yaml = input.job_yaml();
+    let submitted = local::submit(home, &yaml, plan, &input.secrets.into_values())
         .map_err(|error| ExpectedError::failed("take the job", error))?;
     Ok(submitted.id)
 }
@@ -70,32 +75,29 @@ pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedErro
     Ok(id)
 }
 
-/// Drives a job that was written down, in this process, and shows its output meanwhile. Called
-/// under a guard.
+/// Drives a job that was written down, in this process, and says whenever its merged log has grown.
+/// Called under a guard.
 pub(crate) fn drive_foreground(
     home: &Home,
     id: JobId,
-    console: impl FnOnce() + Send + 'static,
+    log_grown: impl Fn() + Send + Sync + 'static,
 ) -> Result<JobResult, ExpectedError> {
-    let console = std::thread::Builder::new()
-        .name("console".to_owned())
-        .spawn(console)
-        .map_err(|error| ExpectedError::failed("start showing the job's output", error))?;
-    let result = drive(home, id, true);
-    // It ends by itself when the job has its result; without one there is nothing to wait for.
-    if result.is_ok() {
-        drop(console.join());
-    }
-    result
+    drive(home, id, true, Some(LogGrown(Arc::new(log_grown))))
 }
 
-fn drive(home: &Home, id: JobId, pass_stdin: bool) -> Result<JobResult, ExpectedError> {
+fn drive(
+    home: &Home,
+    id: JobId,
+    pass_stdin: bool,
+    log_grown: Option<LogGrown>,
+) -> Result<JobResult, ExpectedError> {
     let dir = home
         .open(id)
         .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
     let options = DriveOptions {
         executor: executor_program()?,
         pass_stdin,
+        log_grown,
     };
     runtime()?
         .block_on(local::drive(home, &dir, &options))
@@ -164,7 +166,7 @@ pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
     // Out of the submitter's terminal, whose end must not reach this process. It fails only for
     // the leader of a group, which has left it already.
     let _leader = rustix::process::setsid();
-    Ok(guard::run(|| match drive(&home, id, false) {
+    Ok(guard::run(|| match drive(&home, id, false, None) {
         Ok(result) => result.exit_code,
         Err(error) => {
             drop(std::io::stderr().write_all(error.render(false).as_bytes()));

@@ -42,7 +42,8 @@ impl Fault {
 /// A failure that a person can do something about.
 #[derive(Debug, Error)]
 pub(crate) enum ExpectedError {
-    /// The job, its flags or its files are wrong; nothing was started.
+    /// The job, its flags or its files are wrong, or ask for what the backend cannot honour (I13);
+    /// nothing was started.
     #[error("nothing was started: {}", count(faults.len() + file_faults(file.as_deref()), "fault"))]
     Faults {
         /// Those of the job file, which know their lines.

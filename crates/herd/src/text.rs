@@ -1,4 +1,4 @@
-//! Times, spans and signals as people read and write them on the command line.
+//! Times and spans as people read and write them on the command line.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -73,47 +73,6 @@ pub(crate) fn parse_moment(text: &str) -> Option<u64> {
     u64::try_from(stamp.as_millisecond()).ok()
 }
 
-/// Signals by the names that people use.
-const SIGNALS: &[(&str, u8)] = &[
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("ILL", 4),
-    ("TRAP", 5),
-    ("ABRT", 6),
-    ("BUS", 7),
-    ("FPE", 8),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("SEGV", 11),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("CONT", 18),
-    ("STOP", 19),
-    ("TSTP", 20),
-    ("XCPU", 24),
-    ("XFSZ", 25),
-];
-
-/// The name of a signal, `SIGTERM`, where it has a usual one.
-pub(crate) fn signal_name(number: u8) -> Option<String> {
-    let (name, _) = SIGNALS.iter().find(|(_, n)| *n == number)?;
-    Some(format!("SIG{name}"))
-}
-
-/// A signal by name, with or without `SIG`, or by number.
-pub(crate) fn parse_signal(text: &str) -> Option<u8> {
-    let upper = text.to_ascii_uppercase();
-    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    let named = SIGNALS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, number)| *number);
-    named.or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,17 +115,5 @@ mod tests {
         assert!(parse_moment("2026-01-31 12:00:00").is_some());
         assert_eq!(parse_moment("yesterday"), None);
         assert_eq!(parse_moment("-1"), None);
-    }
-
-    #[test]
-    fn signals_have_names_and_numbers() {
-        for text in ["TERM", "SIGTERM", "sigterm", "15"] {
-            assert_eq!(parse_signal(text), Some(15));
-        }
-        for text in ["", "0", "65", "-1", "NONSENSE"] {
-            assert_eq!(parse_signal(text), None);
-        }
-        assert_eq!(signal_name(9).as_deref(), Some("SIGKILL"));
-        assert_eq!(signal_name(60), None);
     }
 }

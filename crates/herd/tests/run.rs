@@ -1,5 +1,7 @@
 //! `herd run` and `herd submit` from outside: real executors over the real link, real processes.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod live;
 
 use std::fs;
@@ -229,6 +231,23 @@ fn retry_makes_a_new_attempt() {
 }
 
 #[test]
+fn a_job_that_waits_for_its_next_attempt_can_be_cancelled() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "retry: {max: 2, on: ['exit:75'], backoff: 1h}\nrun: exit 75\n",
+    );
+    let submitted = herd.run(&["submit", "job.yaml"]);
+    let id = stdout(&submitted).trim().to_owned();
+    let status = || stdout(&herd.run(&["status", &id]));
+    eventually("the wait for the next attempt", || {
+        status().contains("retries after")
+    });
+    assert_code(&herd.run(&["cancel", &id]), 0);
+    eventually("the end", || status().contains("CANCELLED"));
+}
+
+#[test]
 fn an_array_has_a_log_and_a_code_for_each_task_and_the_first_failure_is_the_jobs() {
     let herd = Herd::new();
     herd.file(
@@ -266,4 +285,57 @@ fn a_cancelled_array_starts_no_further_task() {
     signal(pid_of(&run), "-TERM");
     assert_code(&run.wait_with_output().unwrap(), 143);
     assert_eq!(live::pids(&started).len(), 2);
+}
+
+/// The job file that the home's newest job keeps.
+fn kept_job_file(herd: &Herd, submitted: &std::process::Output) -> Vec<u8> {
+    let id = stdout(submitted).trim().to_owned();
+    assert_code(submitted, 0);
+    assert_code(&herd.run(&["wait", &id]), 0);
+    fs::read(herd.path("home/jobs").join(id).join("job.yaml")).unwrap()
+}
+
+#[test]
+fn a_job_keeps_the_file_it_came_from_byte_for_byte() {
+    let herd = Herd::new();
+    let job = "# why it runs\r\nrun:   'true' # no newline at the end";
+    herd.file("job.yaml", job);
+    let submitted = herd.run(&["submit", "-N", "2", "job.yaml"]);
+    assert_eq!(kept_job_file(&herd, &submitted), job.as_bytes());
+    // SkyPilot's form stays what the user wrote, too.
+    let task = "num_nodes: 1 # one\nrun: |\n  true\n";
+    herd.file("task.yaml", task);
+    let submitted = herd.run(&["submit", "task.yaml"]);
+    assert_eq!(kept_job_file(&herd, &submitted), task.as_bytes());
+    // A command has no file: what is kept is one that says the same.
+    let submitted = herd.run(&["submit", "--", "sh", "-c", "true # 'quoted'"]);
+    herd.file(
+        "again.yaml",
+        &String::from_utf8(kept_job_file(&herd, &submitted)).unwrap(),
+    );
+    assert_code(&herd.run(&["run", "again.yaml"]), 0);
+}
+
+#[test]
+fn events_are_followed_to_the_end_of_the_job() {
+    let herd = Herd::new();
+    let go = herd.path("go");
+    let script = format!("until [ -e {} ]; do sleep 0.1; done; exit 3", go.display());
+    let id = stdout(&herd.run(&["submit", "-N", "2", "--", "sh", "-c", &script]));
+    let follower = herd.start(&["events", "-f", id.trim()]);
+    eventually("RUNNING", || {
+        stdout(&herd.run(&["status", id.trim()])).contains("RUNNING")
+    });
+    fs::write(&go, "").unwrap();
+    let output = follower.wait_with_output().unwrap();
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    assert_eq!(text.matches("node-joined").count(), 2, "{text}");
+    assert_eq!(text.matches("rank-ended").count(), 2, "{text}");
+    let sentence = "failed first, on node";
+    assert!(
+        text.lines()
+            .any(|line| line.contains("FAILED") && line.contains(sentence)),
+        "{text}"
+    );
 }

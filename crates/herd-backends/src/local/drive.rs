@@ -14,11 +14,11 @@ use herd_core::retry::{self, Decision};
 use herd_core::spec::AfterWhen;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, DriverInfo, Home, JobDir, JobDirError};
+use herd_jobdir::{AttemptDir, DriverInfo, Home, JobDir, JobDirError, tasks};
 use herd_launch::cgroup;
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, NodePlan};
+use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, NodePlan};
 use herd_runtime::signals::Signals;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -40,6 +40,8 @@ pub struct DriveOptions {
     pub executor: Vec<OsString>,
     /// Whether a job with one rank reads this process's standard input.
     pub pass_stdin: bool,
+    /// Who is told when the job's merged log has grown.
+    pub log_grown: Option<LogGrown>,
 }
 
 /// Why a job could not be driven to its result.
@@ -105,8 +107,6 @@ pub async fn drive(
             source,
         })?;
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
-    // Before there is a port, a signal to this process is how the job is cancelled.
-    first.write_driver(&DriverInfo::of_this_process(String::new()))?;
     let outcome = attempts(home, job, &first, options, &mut signals).await;
     job.delete_secrets()?;
     let clock = Clock::start();
@@ -181,11 +181,8 @@ async fn attempts(
         for node in &nodes {
             dir.setup_log(&node.name)?;
         }
-        for &index in plan.array.iter().flat_map(|array| &array.indices) {
-            // Indices are sorted: the first of each group makes its directory.
-            if !job.task_dir(index).is_dir() {
-                job.create_task_dir(index)?;
-            }
+        if let Some(array) = &plan.array {
+            job.create_task_dirs(&array.indices)?;
         }
         for rank in 0..plan.world_size() {
             dir.create_rank(rank)?;
@@ -199,12 +196,23 @@ async fn attempts(
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             gang_timeout: GANG_TIMEOUT,
             nodes,
+            task_history: match &plan.array {
+                Some(_) if plan.attempt > 1 => job.read_tasks()?,
+                _ => Vec::new(),
+            },
             tasks: plan.array.as_ref().map(|_| job.task_writer()).transpose()?,
             tasks_dir: job.path().join("tasks"),
-            task_slots: Machine::of_this_process().cpus,
+            // Leased CPUs, else all.
+            task_slots: match (&plan.array, plan.resources.cpus) {
+                (None, _) => 1,
+                (Some(_), Some(cpus)) => cpus.saturating_mul(plan.nodes),
+                (Some(_), None) => machine::cpus(),
+            },
             executor: options.executor.clone(),
             key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
+            logs_at_hand: true,
+            log_grown: options.log_grown.clone(),
             plan: plan.clone(),
         };
         let end = Box::pin(driver::run(attempt, signals))
@@ -213,7 +221,11 @@ async fn attempts(
                 attempt: plan.attempt,
                 source,
             })?;
-        let decision = end.failure.as_ref().map(|failure| {
+        // A task that failed has had its own attempts; the array is not run again for it.
+        let of_a_task =
+            |failure: &&Failure| plan.array.is_some() && matches!(failure, Failure::RankFailed(_));
+        let failure = end.failure.as_ref().filter(|failure| !of_a_task(failure));
+        let decision = failure.map(|failure| {
             // Attempts are numbered from 1: the first is no retry.
             retry::decide(plan.retry.as_ref(), failure, plan.attempt - 1)
         });
@@ -242,15 +254,8 @@ fn count_tasks(plan: &Plan, job: &JobDir) -> Result<Option<TaskCounts>, DriveErr
     let Some(array) = &plan.array else {
         return Ok(None);
     };
-    let ended = job.read_tasks()?;
-    let succeeded = ended.iter().filter(|task| task.end.is_success()).count();
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Ok(Some(TaskCounts {
-        total: count(array.indices.len()),
-        succeeded: count(succeeded),
-        failed: count(ended.len() - succeeded),
-        running: 0,
-    }))
+    let total = u32::try_from(array.indices.len()).unwrap_or(u32::MAX);
+    Ok(Some(tasks::count(&job.read_tasks()?, total, true)))
 }
 
 /// Waits until the jobs of `after` have ended as they must.
@@ -387,7 +392,10 @@ fn share<T: Clone>(all: &[T], index: usize, each: u32) -> Vec<T> {
         .collect()
 }
 
+/// Says why the job waits, and who is to be told when it need not any more: before there is a port,
+/// a signal to this process is how a job is cancelled.
 fn note_queued(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), DriveError> {
+    dir.write_driver(&DriverInfo::of_this_process(String::new()))?;
     dir.event_writer()?.write(&Event {
         time_ms: clock.now_ms(),
         kind: EventKind::Job {

@@ -53,14 +53,21 @@ pub fn display_name(spec: &JobSpec, file_name: Option<&str>) -> String {
 /// The first word of a command that is a program rather than a variable or a comment.
 fn program(command: &Command) -> Option<&str> {
     match command {
-        Command::Argv(argv) => argv.first().map(String::as_str),
-        Command::Shell(text) => text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty() && !line.starts_with('#'))
-            .flat_map(str::split_whitespace)
-            .find(|word| !word.contains('=')),
+        // A SkyPilot task's script: what it runs says more than the shell.
+        Command::Argv(argv) => match argv.as_slice() {
+            [shell, flag, text] if shell == "bash" && flag == "-c" => first_program(text),
+            argv => argv.first().map(String::as_str),
+        },
+        Command::Shell(text) => first_program(text),
     }
+}
+
+fn first_program(text: &str) -> Option<&str> {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .flat_map(str::split_whitespace)
+        .find(|word| !word.contains('='))
 }
 
 /// The last part of a path, with nothing in it that a name may not have.

@@ -1,10 +1,12 @@
 //! Task files and what becomes of them.
 
 use super::*;
+use crate::spec::{Command, SecretSource, SetupOn};
 use crate::units::Bytes;
 
-fn converted(text: &str) -> (JobSpec, Vec<Note>) {
-    convert(text.as_bytes(), "task.yaml").unwrap_or_else(|error| panic!("{error}"))
+fn converted(text: &str) -> Task {
+    let nothing = BTreeSet::new();
+    convert(text.as_bytes(), "task.yaml", &nothing).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn recognised(text: &str) -> bool {
@@ -13,11 +15,15 @@ fn recognised(text: &str) -> bool {
 
 #[test]
 fn carries_over_what_says_the_same() {
-    let (spec, notes) = converted(
+    let Task {
+        spec,
+        notes,
+        mounts,
+    } = converted(
         "name: train\nworkdir: .\nnum_nodes: 2\n\
          resources:\n  cloud: aws\n  accelerators: H100:8\n  cpus: 4+\n  memory: 16+\n  use_spot: true\n\
          envs:\n  LR: 0.10\nsecrets:\n  HF_TOKEN: null\n\
-         file_mounts:\n  /data: /data/\n\
+         file_mounts:\n  ~/data: ./data/\n\
          setup: |\n  pip install x\nrun: |\n  false\n  python train.py\n",
     );
     assert_eq!((spec.name.as_deref(), spec.nodes), (Some("train"), 2));
@@ -32,6 +38,12 @@ fn carries_over_what_says_the_same() {
         spec.secrets["HF_TOKEN"],
         SecretSource::Env("HF_TOKEN".into())
     );
+    let mount = &mounts[0];
+    assert_eq!(
+        (mount.target.as_str(), mount.source.as_str()),
+        ("~/data", "./data/")
+    );
+    assert_eq!((mounts.len(), mount.position.line), (1, 15));
     assert_eq!(spec.setup.unwrap().on, Some(SetupOn::Each));
     // Without -e, as SkyPilot runs it: the failing first line must not end the script.
     let Some(Command::Argv(argv)) = spec.run else {
@@ -49,7 +61,11 @@ fn carries_over_what_says_the_same() {
 
 #[test]
 fn reads_each_form_of_an_amount() {
-    let resources = |text: &str| converted(&format!("run: a\nresources: {text}")).0.resources;
+    let resources = |text: &str| {
+        converted(&format!("run: a\nresources: {text}"))
+            .spec
+            .resources
+    };
     assert_eq!(resources("{accelerators: {A100: 4}}").gpus, Some(4));
     assert_eq!(resources("{accelerators: A100}").gpus, Some(1));
     assert_eq!(resources("{accelerators: null}").gpus, None);
@@ -66,8 +82,7 @@ fn refuses_what_would_change_the_result() {
             "envs.SKYPILOT_NODE_RANK",
         ),
         ("run: a\nsecrets: {A: hunter2}", "secrets.A"),
-        ("run: a\nfile_mounts: {/a: /b}", "file_mounts./a"),
-        ("run: a\nfile_mounts: {~/a: ~/a}", "file_mounts.~/a"),
+        ("run: a\nfile_mounts: {/a: \"b\\nc\"}", "file_mounts./a"),
         ("run: a\nfile_mounts: {/a: 's3://b'}", "file_mounts./a"),
         (
             "run: a\nfile_mounts: {/a: {name: b, mode: MOUNT}}",
@@ -78,7 +93,7 @@ fn refuses_what_would_change_the_result() {
             "resources.image_id",
         ),
         (
-            "run: a\nresources: {any_of: [{cloud: aws}]}",
+            "run: a\nresources: {any_of: [{cloud: aws}, {accelerators: A100}]}",
             "resources.any_of",
         ),
         (
@@ -106,7 +121,7 @@ fn refuses_what_would_change_the_result() {
         ("run: [a]", "run"),
         ("- a", ""),
     ] {
-        let error = convert(text.as_bytes(), "task.yaml").expect_err(text);
+        let error = convert(text.as_bytes(), "task.yaml", &BTreeSet::new()).expect_err(text);
         let paths: Vec<_> = error.iter().map(|fault| fault.path.as_str()).collect();
         assert_eq!(paths, [path], "{text}\n{error}");
         assert!(!error.to_string().contains("hunter2"));
@@ -122,6 +137,28 @@ fn recognises_tasks_and_leaves_job_files_alone() {
     assert!(!recognised("run: a\nresources: {gpus: 1}"));
     assert!(!recognised("run: a"));
     assert!(!recognised("[1]"));
-    assert_eq!(read_any(b"run: a\nnum_nodes: 2", "f").unwrap().0.nodes, 2);
-    assert_eq!(read_any(b"run: a\nnodes: 3", "f").unwrap().0.nodes, 3);
+    assert!(recognised("run: a\nresources: {cpus: 4+}"));
+    assert!(recognised("run: a\nresources: {memory: 16+}"));
+    let nodes = |text: &[u8]| match read_any(text, "f", &BTreeSet::new()).unwrap() {
+        Input::Job(spec) => ("job", spec.nodes),
+        Input::Task(task) => ("task", task.spec.nodes),
+    };
+    assert_eq!(nodes(b"run: a\nnum_nodes: 2"), ("task", 2));
+    assert_eq!(nodes(b"run: a\nnodes: 3"), ("job", 3));
+}
+
+#[test]
+fn a_value_that_the_command_line_gives_may_be_left_out() {
+    let text = b"run: a\nnum_nodes: 1\nenvs: {A: null, B: null}\n";
+    let given = BTreeSet::from(["A".to_owned()]);
+    let error = convert(text, "f", &given).unwrap_err();
+    let paths: Vec<_> = error.iter().map(|fault| fault.path.as_str()).collect();
+    assert_eq!(paths, ["envs.B"]);
+}
+
+#[test]
+fn alternatives_among_clouds_alone_change_no_result() {
+    let task = converted("run: a\nresources: {any_of: [{infra: aws}, {cloud: gcp, region: x}]}");
+    assert_eq!(task.notes.len(), 1);
+    assert_eq!(task.notes[0].path, "resources.any_of");
 }

@@ -71,8 +71,18 @@ impl Follow {
     }
 
     fn advance(&mut self) -> Result<bool, JobDirError> {
-        // Before reading: what was written before the result is then certainly read.
-        self.settled = self.settled || self.job_dir.join("result.json").exists();
+        if self.read_on()? {
+            return Ok(true);
+        }
+        if self.settled || !self.job_dir.join("result.json").exists() {
+            return Ok(false);
+        }
+        // What was written before the result is there now, though it may not have been before.
+        self.settled = true;
+        self.read_on()
+    }
+
+    fn read_on(&mut self) -> Result<bool, JobDirError> {
         if self.reader.is_none() {
             self.reader = RunLogReader::open(&self.job_dir, self.filter.clone())?;
         }

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-fn piece(rank: u32, time_ms: u64, bytes: &[u8]) -> Piece<'_> {
-    Piece {
+/// A piece and its text.
+type Sample<'a> = (Piece, &'a [u8]);
+
+fn piece(rank: u32, time_ms: u64, bytes: &[u8]) -> Sample<'_> {
+    let piece = Piece {
         time_ms,
         rank,
         node: rank / 2,
@@ -19,14 +22,20 @@ fn piece(rank: u32, time_ms: u64, bytes: &[u8]) -> Piece<'_> {
         },
         prefix_len: if bytes.starts_with(b"[") { 4 } else { 0 },
         continuation: false,
-        bytes,
-    }
+    };
+    (piece, bytes)
 }
 
-fn write(dir: &Path, pieces: &[Piece<'_>]) {
+fn append(writer: &mut RunLogWriter, (piece, bytes): Sample<'_>) {
+    writer
+        .append(&piece, |text| text.extend_from_slice(bytes))
+        .unwrap();
+}
+
+fn write(dir: &Path, samples: &[Sample<'_>]) {
     let mut writer = RunLogWriter::open(dir).unwrap();
-    for piece in pieces {
-        writer.append(piece).unwrap();
+    for &sample in samples {
+        append(&mut writer, sample);
     }
     writer.flush().unwrap();
 }
@@ -46,16 +55,18 @@ fn read(dir: &Path, filter: Filter) -> (String, String) {
 }
 
 fn sample(dir: &Path) {
+    let (to_stdout, text) = piece(2, 30, b"[2] four\n[2] five\n");
+    let to_stderr = Piece {
+        stream: Stream::Stderr,
+        ..to_stdout
+    };
     write(
         dir,
         &[
             piece(HERD, 1, b"setup\n"),
             piece(0, 10, b"[0] one\n[0] two\n"),
             piece(1, 20, b"[1] three\n"),
-            Piece {
-                stream: Stream::Stderr,
-                ..piece(2, 30, b"[2] four\n[2] five\n")
-            },
+            (to_stderr, text),
             piece(1, 40, b"[1] six\n"),
         ],
     );
@@ -158,15 +169,17 @@ fn a_tail_has_exactly_so_many_lines() {
 #[test]
 fn a_tail_counts_a_last_line_without_its_end_and_lines_cut_in_two() {
     let dir = tempfile::tempdir().unwrap();
+    let (begins, rest) = piece(0, 2, b"ng\n");
+    let goes_on = Piece {
+        continuation: true,
+        prefix_len: 4,
+        ..begins
+    };
     write(
         dir.path(),
         &[
             piece(0, 1, b"[0] a\n[0] lo"),
-            Piece {
-                continuation: true,
-                prefix_len: 4,
-                ..piece(0, 2, b"ng\n")
-            },
+            (goes_on, rest),
             piece(0, 3, b"[0] open"),
         ],
     );
@@ -196,9 +209,7 @@ fn a_tail_over_many_batches_is_found_from_the_end() {
     let mut writer = RunLogWriter::open(dir.path()).unwrap();
     for number in 0..10_000u32 {
         let line = format!("line {number}\n");
-        writer
-            .append(&piece(number % 3, 1, line.as_bytes()))
-            .unwrap();
+        append(&mut writer, piece(number % 3, 1, line.as_bytes()));
     }
     writer.flush().unwrap();
     let filter = Filter {
@@ -226,7 +237,7 @@ fn a_long_piece_is_split_and_joined_again() {
 fn a_torn_index_is_tolerated_and_mended_and_loses_no_text() {
     let dir = tempfile::tempdir().unwrap();
     sample(dir.path());
-    let append = |name: &str, bytes: &[u8]| {
+    let leave = |name: &str, bytes: &[u8]| {
         let mut file = OpenOptions::new()
             .append(true)
             .open(dir.path().join(name))
@@ -234,8 +245,8 @@ fn a_torn_index_is_tolerated_and_mended_and_loses_no_text() {
         file.write_all(bytes).unwrap();
     };
     // A crash after the text and within its record.
-    append(DATA_NAME, b"orphan\n");
-    append(INDEX_NAME, &[7; 13]);
+    leave(DATA_NAME, b"orphan\n");
+    leave(INDEX_NAME, &[7; 13]);
     assert!(read(dir.path(), Filter::default()).0.ends_with("six\n"));
     write(dir.path(), &[piece(0, 50, b"[0] after\n")]);
     assert!(
@@ -248,7 +259,7 @@ fn a_torn_index_is_tolerated_and_mended_and_loses_no_text() {
         0
     );
     // Records that point nowhere are passed over.
-    append(INDEX_NAME, &[0x77; RECORD_BYTES]);
+    leave(INDEX_NAME, &[0x77; RECORD_BYTES]);
     assert!(read(dir.path(), Filter::default()).1.ends_with("after\n"));
 }
 
@@ -264,7 +275,7 @@ fn following_begins_before_the_log_and_ends_with_the_result() {
     let writer = std::thread::spawn(move || {
         let mut writer = RunLogWriter::open(&path).unwrap();
         for number in 0..100 {
-            writer.append(&piece(0, number, b"[0] line\n")).unwrap();
+            append(&mut writer, piece(0, number, b"[0] line\n"));
             writer.flush().unwrap();
         }
         File::create(path.join("result.json")).unwrap();
@@ -288,7 +299,7 @@ fn a_full_disk_is_named_and_what_was_taken_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/full", dir.path().join(DATA_NAME)).unwrap();
     let mut writer = RunLogWriter::open(dir.path()).unwrap();
-    writer.append(&piece(0, 1, b"[0] kept\n")).unwrap();
+    append(&mut writer, piece(0, 1, b"[0] kept\n"));
     match writer.flush() {
         Err(crate::JobDirError::DiskFull { path, .. }) => assert!(path.ends_with(DATA_NAME)),
         other => panic!("{other:?}"),

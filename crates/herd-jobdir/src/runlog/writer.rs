@@ -12,9 +12,9 @@ use crate::error::JobDirError;
 /// Bytes gathered before they are written without being asked.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// One contiguous piece from one stream.
+/// Where a contiguous piece of one stream comes from, and what its text looks like.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct Piece {
     /// When it was merged, milliseconds since the Unix epoch.
     pub time_ms: u64,
     /// Global rank, or [`HERD`].
@@ -23,12 +23,10 @@ pub struct Piece<'a> {
     pub node: u32,
     /// Which of its streams.
     pub stream: Stream,
-    /// Length of the prefix that each line beginning in `bytes` carries; 0 where there is none.
+    /// Length of the prefix that each line beginning in the text carries; 0 where there is none.
     pub prefix_len: u16,
-    /// Whether `bytes` begins in the middle of a line.
+    /// Whether the text begins in the middle of a line.
     pub continuation: bool,
-    /// The text with its prefixes, as it stands in `run.log`.
-    pub bytes: &'a [u8],
 }
 
 /// The writer of `run.log` and `run.index`.
@@ -80,15 +78,24 @@ impl RunLogWriter {
         })
     }
 
-    /// Takes one piece; it is in the files after the next [`RunLogWriter::flush`], or earlier.
+    /// Takes one piece, whose text `fill` appends with its prefixes as it shall stand in `run.log`:
+    /// straight into the buffer, since this is the path of every byte. It is in the files after the
+    /// next [`RunLogWriter::flush`], or earlier.
     ///
     /// On an error the piece was not taken; earlier ones are kept and tried again.
-    pub fn append(&mut self, piece: &Piece<'_>) -> Result<(), JobDirError> {
+    pub fn append(
+        &mut self,
+        piece: &Piece,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), JobDirError> {
         if self.data.buffer.len() >= BUFFER_BYTES {
             self.flush()?;
         }
+        let start = self.data.buffer.len();
+        fill(&mut self.data.buffer);
         let mut in_line = piece.continuation;
-        for part in piece.bytes.chunks(MAX_PIECE_BYTES) {
+        let text = self.data.buffer.get(start..).unwrap_or_default();
+        for part in text.chunks(MAX_PIECE_BYTES) {
             let prefixed = if piece.prefix_len > 0 { PREFIXED } else { 0 };
             let continued = if in_line { CONTINUATION } else { 0 };
             let record = Record {
@@ -101,7 +108,6 @@ impl RunLogWriter {
                 flags: prefixed | continued,
                 prefix_len: piece.prefix_len,
             };
-            self.data.buffer.extend_from_slice(part);
             self.index.buffer.extend_from_slice(&record.encode());
             self.offset += part.len() as u64;
             in_line = part.last() != Some(&b'\n');

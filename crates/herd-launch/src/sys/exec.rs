@@ -40,6 +40,8 @@ pub(crate) struct Exec {
     pub(crate) cpus: Option<CpuSet>,
     /// Limit of open files to set.
     pub(crate) nofile: Option<Rlimit>,
+    /// Whether it leads a session of its own, rather than a process group in the caller's.
+    pub(crate) session: bool,
     /// Process that must still be the parent.
     pub(crate) parent: Pid,
 }
@@ -194,7 +196,11 @@ fn become_program(shared: &Shared<'_>) -> (Step, i32) {
 
 fn prepare(shared: &Shared<'_>) -> rustix::io::Result<()> {
     let exec = shared.exec;
-    rustix::process::setsid()?;
+    if exec.session {
+        rustix::process::setsid()?;
+    } else {
+        rustix::process::setpgid(None, None)?;
+    }
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() != Some(exec.parent) {
         return Err(rustix::io::Errno::CHILD);

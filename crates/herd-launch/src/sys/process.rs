@@ -174,6 +174,16 @@ pub fn unblock_signals(mask: &SigSet) -> io::Result<()> {
     Ok(mask.thread_set_mask()?)
 }
 
+/// Whether this process ignores a signal, as one does that was started by nohup.
+pub fn is_ignored(signal: NixSignal) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call only writes the present one to a valid place.
+    let result = unsafe { libc::sigaction(signal as i32, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: all bits zero are a valid action, also where the call has written nothing.
+    let action = unsafe { action.assume_init() };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Ignores the stops that a terminal sends to background processes that read or write it: a write
 /// then simply succeeds and a read fails. Process-wide: for programs.
 pub fn ignore_terminal_stops() -> io::Result<()> {

@@ -15,7 +15,7 @@ use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
 use herd_link::session::Place;
 
-use crate::array::ArrayQueue;
+use crate::array::{ArrayQueue, Ended, Order};
 use services::Services;
 
 mod services;
@@ -106,6 +106,10 @@ impl Coordinator {
         task_slots: u32,
         now_ms: u64,
     ) -> Self {
+        let array = plan
+            .array
+            .as_ref()
+            .map(|array| ArrayQueue::new(array, plan.retry.clone(), task_slots, names.len()));
         let nodes = names
             .into_iter()
             .map(|name| Node {
@@ -116,10 +120,6 @@ impl Coordinator {
                 lost: false,
             })
             .collect();
-        let array = plan
-            .array
-            .as_ref()
-            .map(|array| ArrayQueue::new(array, task_slots));
         Self {
             plan,
             nodes,
@@ -257,15 +257,46 @@ impl Coordinator {
         self.finish_serving(now_ms);
     }
 
-    /// A task of an array ended; the others go on whatever it ended with.
-    pub fn task_ended(&mut self, result: TaskResult, now_ms: u64) {
+    /// What earlier attempts of the job did of its array.
+    pub fn resume_tasks(&mut self, history: &[TaskResult]) {
+        if let Some(array) = &mut self.array {
+            array.resume(history);
+        }
+    }
+
+    /// Tasks of an array ended on a node; the others go on whatever these ended with.
+    pub fn tasks_ended(&mut self, node: usize, results: Vec<TaskResult>, now_ms: u64) {
+        let stopping = self.stop.is_some();
+        for mut result in results {
+            let Some(array) = &mut self.array else { return };
+            match array.ended(node, &mut result, stopping, now_ms) {
+                Ended::Unknown => continue,
+                Ended::Final => {}
+                Ended::Again { after_ms } => self.event(EventKind::TaskRetried {
+                    task: result.index,
+                    attempt: result.attempt,
+                    end: result.end,
+                    after_ms,
+                }),
+            }
+            self.actions.push(Action::Task(result));
+        }
+        self.start_tasks();
+        self.advance(now_ms);
+    }
+
+    /// A node gave back tasks that it had not begun.
+    pub fn tasks_returned(&mut self, node: usize, indices: &[u32], now_ms: u64) {
         let stopping = self.stop.is_some();
         let Some(array) = &mut self.array else { return };
-        if array.ended(&result, stopping) {
-            self.actions.push(Action::Task(result));
-            self.start_tasks();
-            self.advance(now_ms);
-        }
+        array.returned(node, indices, stopping);
+        self.start_tasks();
+        self.advance(now_ms);
+    }
+
+    /// When a failed task is to be run again, so that somebody calls [`Coordinator::tick`] then.
+    pub fn next_due_ms(&self) -> Option<u64> {
+        self.array.as_ref()?.next_due_ms()
     }
 
     /// Starts tasks while there is room, and sees when none is left.
@@ -273,18 +304,18 @@ impl Coordinator {
         if self.stage != Stage::In(Phase::Run) {
             return;
         }
-        let living: Vec<usize> = (0..self.nodes.len())
-            .filter(|&node| !self.nodes[node].lost)
-            .collect();
         let Some(array) = &mut self.array else { return };
         if self.stop.is_some() {
             array.close();
         }
-        while let Some((index, node)) = array.next(&living) {
-            self.actions.push(Action::Send {
-                node,
-                message: FromCoordinator::RunTask { index },
-            });
+        for order in array.orders(|node| !self.nodes[node].lost) {
+            let (node, message) = match order {
+                Order::Run { node, slots, tasks } => {
+                    (node, FromCoordinator::RunTasks { slots, tasks })
+                }
+                Order::Return { node, count } => (node, FromCoordinator::ReturnTasks { count }),
+            };
+            self.actions.push(Action::Send { node, message });
         }
         if array.is_done() {
             for node in &mut self.nodes {
@@ -330,7 +361,8 @@ impl Coordinator {
         self.nodes[node].lost = true;
         self.nodes[node].done = true;
         if let Some(array) = &mut self.array {
-            array.lost(node);
+            let ended = array.lost(node, now_ms);
+            self.actions.extend(ended.into_iter().map(Action::Task));
         }
         let name = self.nodes[node].name.clone();
         self.event(EventKind::NodeLost {
@@ -348,6 +380,7 @@ impl Coordinator {
             self.plan.grace.ms,
             now_ms,
         );
+        self.start_tasks();
         self.advance(now_ms);
     }
 
@@ -411,6 +444,11 @@ impl Coordinator {
                 self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, grace, now_ms);
                 self.advance(now_ms);
             }
+        }
+        if let Some(array) = &mut self.array
+            && array.release_due(now_ms)
+        {
+            self.start_tasks();
         }
         if self.ending_by_ms.is_some_and(|by| now_ms >= by) {
             let late: Vec<usize> = (0..self.nodes.len())
@@ -574,20 +612,7 @@ impl Coordinator {
 
     /// The failure of the task that failed first, with its index as rank.
     fn failed_task(&self) -> Option<Failure> {
-        let task = self.array.as_ref()?.first_failure()?;
-        Some(Failure::RankFailed(Box::new(RankResult {
-            rank: task.index,
-            node: task.node,
-            end: task.end,
-            ended_ms: task.ended_ms,
-            stopped: false,
-            start_error: task.start_error.clone(),
-            error: None,
-            last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-            out_of_memory: false,
-        })))
+        Some(self.array.as_ref()?.first_failure()?.failure())
     }
 
     fn enter(&mut self, state: AttemptState) {

@@ -7,9 +7,10 @@ use herd_core::exit::ProcessEnd;
 use herd_core::spec::{Command, JobType, Launcher, Resources};
 use herd_core::units::Span;
 
-use herd_link::message::ServiceFailure;
-
 use super::*;
+
+#[path = "service_tests.rs"]
+mod services;
 
 const GANG_MS: u64 = 10_000;
 
@@ -247,90 +248,56 @@ fn a_node_that_serves_and_does_not_end_is_lost() {
     assert_eq!(ends(&actions)[0].state, AttemptState::Failed);
 }
 
-/// Messages of one kind, with the nodes they go to.
-fn sent(actions: &[Action], wanted: &FromCoordinator) -> Vec<usize> {
-    let to = |action: &Action| match action {
-        Action::Send { node, message } if message == wanted => Some(*node),
-        _ => None,
-    };
-    actions.iter().filter_map(to).collect()
-}
-
-fn ray_head() -> FromCoordinator {
-    FromCoordinator::ServiceReady {
-        address: "127.0.0.2".to_owned(),
-        port: 20_001,
-    }
-}
-
-fn ray_started() -> Coordinator {
-    let mut coordinator = started(Plan {
-        job_type: JobType::Ray,
-        ..plan()
+/// An array of two tasks, whose task 0 failed and waits for a second try, and task 1 is done.
+fn array_in_a_pause() -> Coordinator {
+    let mut plan = plan();
+    plan.array = Some("0-1".parse().unwrap());
+    plan.retry = Some(herd_core::spec::Retry {
+        max: 1,
+        on: vec![herd_core::spec::RetryOn::Exit(75)],
+        backoff: Some(Span::from_secs(60)),
     });
-    coordinator.take_actions();
+    let mut coordinator = started(plan);
+    let task = |index, code| TaskResult {
+        index,
+        attempt: 1,
+        node: index,
+        end: ProcessEnd::Exited(code),
+        started_ms: 3,
+        ended_ms: 4,
+        start_error: None,
+        log_offset: 0,
+        log_bytes: None,
+        stopped: false,
+        again: false,
+    };
+    coordinator.tasks_ended(0, vec![task(0, 75)], 1000);
+    coordinator.tasks_ended(1, vec![task(1, 0)], 1000);
+    assert!(ends(&coordinator.take_actions()).is_empty());
+    assert_eq!(coordinator.next_due_ms(), Some(61_000));
     coordinator
 }
 
 #[test]
-fn the_head_comes_first_then_the_workers_then_the_ranks() {
-    let mut coordinator = ray_started();
-    coordinator.service_ready(0, "127.0.0.2", 20_001);
-    assert_eq!(sent(&coordinator.take_actions(), &ray_head()), [1]);
-    coordinator.service_ready(1, "127.0.0.3", 20_018);
-    assert_eq!(sent(&coordinator.take_actions(), &ray_head()), [0]);
-    // Told twice, it changes nothing.
-    coordinator.service_ready(1, "127.0.0.3", 20_018);
+fn a_task_runs_again_when_its_pause_is_over() {
+    let mut coordinator = array_in_a_pause();
+    for node in 0..2 {
+        coordinator.heard(node, 60_000);
+    }
+    coordinator.tick(60_999);
     assert!(coordinator.take_actions().is_empty());
-    // The workers are told to end as soon as the entry point has.
-    coordinator.rank_ended(ended(0, 0, false), 5);
-    let actions = coordinator.take_actions();
-    assert_eq!(sent(&actions, &FromCoordinator::Finish), [1]);
-    coordinator.phase_done(0, Phase::Run, None, 6);
-    coordinator.phase_done(1, Phase::Run, None, 7);
-    let actions = coordinator.take_actions();
-    assert_eq!(ends(&actions)[0].state, AttemptState::Succeeded);
+    coordinator.tick(61_000);
+    let again = |action: &Action| {
+        matches!(action, Action::Send { message: FromCoordinator::RunTasks { tasks, .. }, .. }
+            if tasks.iter().any(|task| (task.index, task.attempt) == (0, 2)))
+    };
+    assert!(coordinator.take_actions().iter().any(again));
 }
 
 #[test]
-fn a_daemon_that_ends_under_the_ranks_is_the_loss_of_its_node() {
-    let mut coordinator = ray_started();
-    coordinator.service_ready(0, "127.0.0.2", 20_001);
-    coordinator.service_ready(1, "127.0.0.3", 20_018);
-    coordinator.take_actions();
-    let failure = ServiceFailure {
-        start_code: None,
-        detail: "its Ray worker was ended by signal 9".to_owned(),
-        last_lines: vec!["last words".to_owned()],
-    };
-    coordinator.service_failed(1, failure, 5);
-    assert_eq!(cancels(&coordinator.take_actions()), 2);
-    coordinator.rank_ended(ended(0, 1, true), 6);
-    coordinator.phase_done(0, Phase::Run, None, 7);
-    coordinator.phase_done(1, Phase::Run, None, 8);
+fn a_cancel_ends_an_array_that_only_waits_for_pauses() {
+    let mut coordinator = array_in_a_pause();
+    coordinator.cancel(SIGTERM, None, 130, "a test", 2000);
     let actions = coordinator.take_actions();
-    let end = ends(&actions)[0];
-    assert_eq!(end.exit_code, 125);
-    assert!(
-        matches!(&end.failure, Some(Failure::NodeLost { node, last_lines, .. })
-            if node == "b" && last_lines == &["last words"]),
-        "{end:?}"
-    );
-}
-
-#[test]
-fn a_daemon_that_cannot_start_gives_its_programs_code() {
-    let mut coordinator = ray_started();
-    let failure = ServiceFailure {
-        start_code: Some(127),
-        detail: "program \"ray\" not found".to_owned(),
-        last_lines: Vec::new(),
-    };
-    coordinator.service_failed(0, failure, 5);
-    coordinator.phase_done(0, Phase::Run, None, 6);
-    let actions = coordinator.take_actions();
-    assert_eq!(sent(&actions, &FromCoordinator::Finish), [1]);
-    coordinator.phase_done(1, Phase::Run, None, 7);
-    let actions = coordinator.take_actions();
-    assert_eq!(ends(&actions)[0].exit_code, 127);
+    assert_eq!(ends(&actions)[0].state, AttemptState::Cancelled);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use herd_core::event::Event;
 use herd_core::plan::Plan;
-use herd_core::result::AttemptEnd;
+use herd_core::result::{AttemptEnd, TaskResult};
 use herd_core::spec::JobType;
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, TaskWriter};
@@ -28,6 +28,8 @@ use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
+use crate::log_files::LogFiles;
+pub use crate::merge::LogGrown;
 use crate::merge::Merger;
 use crate::ray;
 use crate::session::relay::Relay;
@@ -68,6 +70,8 @@ pub struct Attempt {
     pub executor: Vec<OsString>,
     /// File with the job's key, for executors.
     pub key_file: PathBuf,
+    /// What earlier attempts of the job did of its array.
+    pub task_history: Vec<TaskResult>,
     /// Where results of array tasks go; present for arrays.
     pub tasks: Option<TaskWriter>,
     /// Directory of the logs of array tasks.
@@ -76,6 +80,11 @@ pub struct Attempt {
     pub task_slots: u32,
     /// Whether the only rank gets this process's standard input.
     pub pass_stdin: bool,
+    /// Whether the executors write into this very directory, on this machine: the driver then reads
+    /// the logs itself, and no byte of them travels over the link.
+    pub logs_at_hand: bool,
+    /// Who is told when the merged log has grown.
+    pub log_grown: Option<LogGrown>,
 }
 
 /// One emulated or allocated node.
@@ -173,9 +182,10 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
     }
     let executors = Executors::start(launches)
         .map_err(|(node, source)| DriverError::Executor { node, source })?;
-    let names = attempt.nodes.iter().map(|node| node.name.clone()).collect();
+    let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
+    let files = LogFiles::new(attempt.dir.clone(), names.clone());
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
-    let coordinator = Coordinator::new(
+    let mut coordinator = Coordinator::new(
         attempt.plan.clone(),
         names,
         gang_ms,
@@ -187,6 +197,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         let token = Key::generate().map_err(DriverError::Token)?;
         secrets.insert(ray::TOKEN.to_owned(), token.to_hex().to_string());
     }
+    coordinator.resume_tasks(&attempt.task_history);
     let mut driver = Driver {
         clock,
         coordinator,
@@ -199,13 +210,14 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         address,
         key_file: attempt.key_file,
         node_connections: BTreeMap::new(),
-        merger: Merger::new(&attempt.plan, attempt.run_log),
+        merger: Merger::new(&attempt.plan, attempt.run_log, files, attempt.log_grown),
         plan: attempt.plan,
         secrets,
         nodes: attempt.nodes,
         dir: attempt.dir,
         durability: attempt.durability,
         pass_stdin: attempt.pass_stdin,
+        logs_at_hand: attempt.logs_at_hand,
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         end: None,
@@ -269,6 +281,7 @@ struct Driver {
     dir: AttemptDir,
     durability: Durability,
     pass_stdin: bool,
+    logs_at_hand: bool,
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     end: Option<AttemptEnd>,
@@ -309,6 +322,9 @@ impl Driver {
                 (node, how) = self.executors.next_exit() => {
                     self.coordinator.lost(node, &how, self.clock.now_ms());
                     self.executors.end_orphans();
+                }
+                () = self.clock.at(self.coordinator.next_due_ms()) => {
+                    self.coordinator.tick(self.clock.now_ms());
                 }
                 _ = beat.tick() => {
                     for &id in self.node_connections.values() {
@@ -391,7 +407,12 @@ impl Driver {
                 self.coordinator.rank_started(node, rank, pid);
             }
             ToCoordinator::RankEnded(result) => self.coordinator.rank_ended(*result, now),
-            ToCoordinator::TaskEnded(result) => self.coordinator.task_ended(result, now),
+            ToCoordinator::TasksEnded { results } => {
+                self.coordinator.tasks_ended(node, results, now);
+            }
+            ToCoordinator::TasksReturned { indices } => {
+                self.coordinator.tasks_returned(node, &indices, now);
+            }
             ToCoordinator::PhaseDone { phase, setup } => {
                 self.coordinator.phase_done(node, phase, setup, now);
             }
@@ -463,7 +484,11 @@ impl Driver {
         let index = u32::try_from(node).unwrap_or(u32::MAX);
         let addresses = self.coordinator.hellos().into_iter();
         Assign {
-            plan: self.plan.clone(),
+            // The tasks of an array come one by one.
+            plan: Plan {
+                array: None,
+                ..self.plan.clone()
+            },
             node: index,
             first_rank: index * self.plan.ranks_per_node,
             node_names: self.coordinator.names(),
@@ -476,6 +501,7 @@ impl Driver {
             attempt_dir: self.dir.path().to_string_lossy().into_owned(),
             tasks_dir: self.tasks_dir.to_string_lossy().into_owned(),
             pass_stdin: self.pass_stdin,
+            logs_at_hand: self.logs_at_hand,
             coordinator: self.address.to_string(),
             key_file: self.key_file.to_string_lossy().into_owned(),
         }

@@ -61,6 +61,7 @@ fn assign(node: u32, addresses: &[&str]) -> Assign {
         pass_stdin: false,
         coordinator: String::new(),
         key_file: String::new(),
+        logs_at_hand: false,
     }
 }
 

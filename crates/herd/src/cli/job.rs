@@ -6,12 +6,22 @@ use clap::{ArgAction, Args};
 
 use super::OutputArgs;
 
+/// What `run` and `wait` end with.
+pub(crate) const EXIT_CODES: &str = "Exit codes:\n  \
+    0           the job succeeded\n  \
+    2           the job file or a flag is wrong, or the backend cannot honour it: nothing was started\n  \
+    124         the time limit passed\n  \
+    125         a node or the driver was lost, the job was rejected later, or herd itself failed\n  \
+    126, 127    the program cannot be executed, was not found\n  \
+    130         the job was cancelled (128 + n where signal n to herd did it)\n  \
+    otherwise   the code of the rank that failed first, 128 + n where signal n ended it";
+
 /// Where the job comes from, and what the flags say over it.
 ///
 /// Amounts stay text: `job_input` reads them, so that all faults are listed at once.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JobArgs {
-    /// Job file or `SkyPilot` task file; `-` reads standard input
+    /// Job file or SkyPilot task file; `-` reads standard input
     #[arg(value_name = "FILE", conflicts_with = "command")]
     pub(crate) file: Option<PathBuf>,
     /// Command to run instead of a file, after `--`
@@ -92,6 +102,7 @@ pub(crate) enum PrefixStyle {
 
 /// `herd run`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(crate) struct RunArgs {
     /// The job.
     #[command(flatten)]

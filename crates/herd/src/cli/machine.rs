@@ -35,6 +35,10 @@ pub(crate) struct GcArgs {
 
 /// `herd completions`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "To complete in every new shell:\n  \
+    herd completions bash > ~/.local/share/bash-completion/completions/herd\n  \
+    herd completions zsh > ~/.zfunc/_herd       # a directory of $fpath\n  \
+    herd completions fish > ~/.config/fish/completions/herd.fish")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum, value_name = "SHELL")]
@@ -43,6 +47,9 @@ pub(crate) struct CompletionsArgs {
 
 /// `herd man`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "To read pages as `man herd-run`:\n  \
+    herd man ~/.local/share/man/man1\n  \
+    herd man | man -l -                         # without installing")]
 pub(crate) struct ManArgs {
     /// Directory for one page per command; without it herd's own page is printed
     #[arg(value_name = "DIR")]

@@ -94,6 +94,7 @@ pub(crate) struct EventsArgs {
 
 /// `herd wait`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = super::job::EXIT_CODES)]
 pub(crate) struct WaitArgs {
     #[arg(value_name = "JOB", required = true, num_args = 1.., help = SELECTOR_HELP)]
     pub(crate) jobs: Vec<String>,

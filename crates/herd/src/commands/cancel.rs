@@ -8,15 +8,15 @@ use crate::cli::query::CancelArgs;
 use crate::error::ExpectedError;
 use crate::jobs;
 use crate::printer::Printer;
-use crate::text;
 
 /// Asks each job; every job is tried, the first failure is returned.
 pub(crate) fn run(args: &CancelArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
-    let signal = text::parse_signal(&args.signal).ok_or_else(|| ExpectedError::BadOption {
-        option: "--signal",
-        value: args.signal.clone(),
-        source: "it is neither a signal's name nor a number from 1 to 64".into(),
-    })?;
+    let signal =
+        herd_core::signal::parse(&args.signal).ok_or_else(|| ExpectedError::BadOption {
+            option: "--signal",
+            value: args.signal.clone(),
+            source: "it is neither a signal's name nor a number from 1 to 64".into(),
+        })?;
     let grace = args
         .grace
         .as_deref()

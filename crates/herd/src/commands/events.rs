@@ -1,8 +1,11 @@
 //! `herd events`: what happened to a job, attempt by attempt.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
+use herd_core::sentence;
 use serde::Serialize;
 
 use super::Outcome;
@@ -11,7 +14,7 @@ use crate::cli::query::EventsArgs;
 use crate::error::ExpectedError;
 use crate::jobs;
 use crate::printer::Printer;
-use crate::report::{self, Context};
+use crate::report;
 use crate::text;
 use crate::watch::{BOUND, Watch};
 
@@ -26,42 +29,60 @@ struct Line<'a> {
 /// Prints events, and follows where asked. JSON is one object a line, so that it can be followed.
 pub(crate) fn run(args: &EventsArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
-    let mut job = jobs::open(&home, &args.job)?;
+    let job = jobs::open(&home, &args.job)?.dir;
+    let failed = |error| ExpectedError::failed("read the events", error);
     let watch = Watch::new();
-    watch.add(job.dir.path());
+    watch.add(job.path());
     let mut attempt = 1;
-    let mut seen = 0;
+    let mut offset = 0;
+    let mut names = Names::default();
     loop {
         // Before reading: what was written before the end is then certainly read.
-        let ended = job.is_ended();
+        let over = herd_jobdir::status::is_over(&job).map_err(failed)?;
         let latest = job
-            .dir
             .latest_attempt()
-            .map_err(|error| ExpectedError::failed("look for attempts", error))?
+            .map_err(failed)?
             .map_or(0, |attempt| attempt.number());
-        let context = job.report_context(printer.out_color());
         while attempt <= latest {
-            let directory = job.dir.attempt(attempt);
+            let directory = job.attempt(attempt);
             watch.add(directory.path());
-            let events = directory
-                .read_events()
-                .map_err(|error| ExpectedError::failed("read the events", error))?;
-            for event in events.iter().skip(seen) {
-                print(event, attempt, args.output.output, &context, printer)?;
+            let (events, next) = directory.read_events_after(offset).map_err(failed)?;
+            for event in &events {
+                names.learn(&event.kind);
+                print(event, attempt, args.output.output, &names, printer)?;
             }
-            seen = events.len();
-            if attempt == latest {
+            if next != offset {
+                offset = next;
+            } else if attempt == latest {
                 break;
+            } else {
+                attempt += 1;
+                offset = 0;
+                names = Names::default();
             }
-            attempt += 1;
-            seen = 0;
         }
-        if !args.follow || ended || printer.is_closed() {
+        if !args.follow || over || printer.is_closed() {
             return Ok(0);
         }
         printer.flush();
         watch.wait(BOUND);
-        job = jobs::read(job.dir.clone())?;
+    }
+}
+
+/// Names of an attempt's nodes, as its events tell them.
+#[derive(Debug, Default)]
+struct Names(BTreeMap<u32, String>);
+
+impl Names {
+    fn learn(&mut self, kind: &EventKind) {
+        if let EventKind::NodeJoined { node, name, .. } = kind {
+            self.0.insert(*node, name.clone());
+        }
+    }
+
+    fn of(&self, node: u32) -> String {
+        let known = self.0.get(&node).cloned();
+        known.unwrap_or_else(|| format!("node{node}"))
     }
 }
 
@@ -69,10 +90,10 @@ fn print(
     event: &Event,
     attempt: u32,
     format: Format,
-    context: &Context,
+    names: &Names,
     printer: &mut Printer,
 ) -> Result<(), ExpectedError> {
-    let (name, detail) = describe(&event.kind, context);
+    let (name, detail) = describe(&event.kind, names);
     match format {
         Format::Table | Format::Wide => {
             let time = if format == Format::Wide {
@@ -98,8 +119,8 @@ fn print(
     Ok(())
 }
 
-fn describe(kind: &EventKind, context: &Context) -> (&'static str, String) {
-    let node_name = |index: &u32| context.node(*index);
+fn describe(kind: &EventKind, names: &Names) -> (&'static str, String) {
+    let node_name = |index: &u32| names.of(*index);
     match kind {
         EventKind::Job { state, why } => match why {
             Some(why) => ("job", format!("{state}: {why}")),
@@ -108,7 +129,10 @@ fn describe(kind: &EventKind, context: &Context) -> (&'static str, String) {
         EventKind::Attempt { state, failure } => match failure {
             Some(failure) => (
                 "attempt",
-                format!("{state}: {}", report::failure_sentence(failure, context)),
+                format!(
+                    "{state}: {}",
+                    sentence::failure(failure, &|node| names.of(node))
+                ),
             ),
             None => ("attempt", state.to_string()),
         },
@@ -135,10 +159,23 @@ fn describe(kind: &EventKind, context: &Context) -> (&'static str, String) {
             stopped,
         } => {
             let by = if *stopped { ", stopped by herd" } else { "" };
-            let end = report::end_text(*end);
+            let end = sentence::process_end(*end);
             (
                 "rank-ended",
                 format!("rank {rank} on {}: {end}{by}", node_name(node)),
+            )
+        }
+        EventKind::TaskRetried {
+            task,
+            attempt,
+            end,
+            after_ms,
+        } => {
+            let pause = Duration::from_millis(*after_ms).as_secs_f64();
+            let end = sentence::process_end(*end);
+            (
+                "task-retried",
+                format!("task {task}, attempt {attempt}: {end}, runs again after {pause} s"),
             )
         }
         EventKind::CancelRequested { by } => ("cancel-requested", format!("by {by}")),

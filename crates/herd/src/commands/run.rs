@@ -1,12 +1,13 @@
 //! `herd run`: run a job in the foreground and end with its exit code.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use herd_core::result::JobResult;
 use herd_runtime::guard;
 
 use super::Outcome;
-use super::logs::console;
+use super::logs::console::Console;
 use super::logs::shape::Shaper;
 use crate::backend_local;
 use crate::cli::job::RunArgs;
@@ -28,8 +29,14 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
     // From here on there are two processes, and both come back with the code: the child, which
     // has run the job and reported, and the guard, which has nothing to say.
     Ok(guard::run(|| {
-        let shown = move || console::show(&log, shaper);
-        match backend_local::drive_foreground(&home, id, shown) {
+        let console = Console::new(log, shaper);
+        let grown = {
+            let console = Arc::clone(&console);
+            move || console.log_grew()
+        };
+        let driven = backend_local::drive_foreground(&home, id, grown);
+        console.finish();
+        match driven {
             Ok(result) => match jobs::open(&home, &id.to_string()) {
                 Ok(job) => report(&job, &result, printer),
                 Err(_) => result.exit_code,

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use herd_core::result::{Failure, TaskCounts};
+use herd_core::sentence;
 use herd_core::state::AttemptState;
 use herd_jobdir::status::{NodeStatus, RankStatus};
 use serde::Serialize;
@@ -133,9 +134,13 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
             total,
             succeeded,
             failed,
-            running,
+            retrying,
         } = tasks;
-        let text = format!("{succeeded} succeeded, {failed} failed, {running} running of {total}");
+        let again = match retrying {
+            0 => String::new(),
+            _ => format!(", {retrying} failed and to run again"),
+        };
+        let text = format!("{succeeded} succeeded, {failed} failed{again}, of {total}");
         field("Tasks", &text);
     }
     field("Log", &detail.log);
@@ -228,8 +233,8 @@ fn rank_table(ranks: &[RankStatus], context: &Context) -> Table {
     for rank in ranks.iter().take(MAX_RANKS) {
         let end = match (rank.end, rank.stopped) {
             (None, _) => "running".to_owned(),
-            (Some(end), true) => format!("{}, stopped by herd", report::end_text(end)),
-            (Some(end), false) => report::end_text(end),
+            (Some(end), true) => format!("{}, stopped by herd", sentence::process_end(end)),
+            (Some(end), false) => sentence::process_end(end),
         };
         table.row(vec![
             rank.rank.to_string(),

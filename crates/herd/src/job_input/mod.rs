@@ -5,10 +5,12 @@
 pub(crate) mod backend;
 pub(crate) mod env_file;
 pub(crate) mod flags;
+pub(crate) mod mounts;
 pub(crate) mod secrets;
 pub(crate) mod source;
+pub(crate) mod written;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,8 @@ pub(crate) struct JobInput {
     pub(crate) secrets: Secrets,
     /// The backend that runs it.
     pub(crate) backend: String,
+    /// The job file's content as the user wrote it; absent for a command.
+    pub(crate) original: Option<Vec<u8>>,
     /// Name of the job file, for jobs whose command has no name.
     pub(crate) file_name: Option<String>,
     /// Values of the variables that the job passes on.
@@ -79,14 +83,19 @@ pub(crate) fn read_in(
     let mut spec = JobSpec::default();
     let mut base = around.cwd.clone();
     let mut file_name = None;
+    let mut original = None;
+    let mut mounts = Vec::new();
     let mut readable = true;
+    let from_files = env_files(args, around, &mut faults);
     match (&args.file, args.command.is_empty()) {
-        (Some(path), _) => match source::read(path, around) {
+        (Some(path), _) => match source::read(path, &given(args, &from_files), around) {
             Ok(read) => {
                 spec = read.spec;
                 warnings = read.warnings;
                 base = read.base;
                 file_name = read.file_name;
+                original = Some(read.bytes);
+                mounts = read.mounts;
             }
             Err(source::Refused::Unreadable(fault)) => {
                 readable = false;
@@ -103,9 +112,10 @@ pub(crate) fn read_in(
             );
         }
     }
-    env_files(args, around, &mut spec, &mut faults);
+    spec.env.extend(from_files);
     flags::apply(args, &mut spec, &mut faults);
     workdir(args, around, &base, &mut spec, &mut faults);
+    mounts::check(&mounts, &spec, around, &mut faults);
     let facts = backend::Facts {
         has_sbatch: on_path("sbatch", around.variable),
         allocation: (around.variable)("SLURM_JOB_ID").and_then(|id| id.into_string().ok()),
@@ -130,6 +140,7 @@ pub(crate) fn read_in(
         spec,
         secrets,
         backend: chosen,
+        original,
         file_name,
         env,
         notes,
@@ -163,6 +174,15 @@ impl JobInput {
         planned.map_err(|faults| ExpectedError::Faults { file: None, faults })
     }
 
+    /// What is kept as `job.yaml`: the user's file as it was, or a command in the same form. What
+    /// the flags changed is in the plan.
+    pub(crate) fn job_yaml(&self) -> Vec<u8> {
+        match &self.original {
+            Some(bytes) => bytes.clone(),
+            None => written::job_file(&self.spec),
+        }
+    }
+
     /// What to know about a job that is accepted.
     pub(crate) fn plan_notes(&self) -> Vec<String> {
         let submission = self.submission(JobId::generate());
@@ -178,15 +198,10 @@ impl JobInput {
         }
     }
 
-    /// The plan, or everything that this backend and this release cannot honour (I13).
+    /// The plan, or everything that this backend cannot honour (I13).
     fn planned(&self, submission: Submission) -> Result<Plan, Vec<Fault>> {
-        let mut refused = herd_backends::local::refusals(&self.spec);
-        match plan::plan(&self.spec, &backend_local::facts(), submission) {
-            Ok(plan) if refused.is_empty() => return Ok(plan),
-            Ok(_) => {}
-            Err(found) => refused.extend(found),
-        }
-        Err(refused.iter().map(refusal).collect())
+        plan::plan(&self.spec, &backend_local::facts(), submission)
+            .map_err(|refused| refused.iter().map(refusal).collect())
     }
 }
 
@@ -213,12 +228,19 @@ fn passed_on(
     found
 }
 
+/// Names of the variables that flags and their files set.
+fn given(args: &JobArgs, from_files: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let flags = args.env.iter().filter_map(|text| text.split_once('='));
+    let flags = flags.map(|(name, _)| name.to_owned());
+    flags.chain(from_files.keys().cloned()).collect()
+}
+
 fn env_files(
     args: &JobArgs,
     around: &Surroundings<'_>,
-    spec: &mut JobSpec,
     faults: &mut Vec<Fault>,
-) {
+) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
     for path in &args.env_file {
         let shown = path.display().to_string();
         let text = source::read_bounded(&around.cwd.join(path), env_file::MAX_BYTES)
@@ -229,12 +251,13 @@ fn env_files(
             });
         match text {
             Ok(text) => match env_file::parse(&text, &shown) {
-                Ok(found) => spec.env.extend(found),
+                Ok(found) => env.extend(found),
                 Err(found) => faults.extend(found),
             },
             Err(fault) => faults.push(fault),
         }
     }
+    env
 }
 
 /// Makes the working directory absolute: the flag's from here, the file's from the file.
@@ -283,99 +306,4 @@ fn on_path(program: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read_with(args: &JobArgs, cwd: &Path, stdin: &[u8]) -> Result<JobInput, ExpectedError> {
-        let variable = |name: &str| (name == "TOKEN").then(|| OsString::from("hunter2"));
-        let mut stdin = stdin;
-        let cwd = cwd.to_owned();
-        read_in(
-            args,
-            &mut Surroundings {
-                cwd,
-                variable: &variable,
-                stdin: &mut stdin,
-            },
-        )
-    }
-
-    fn command(words: &[&str]) -> Vec<String> {
-        words.iter().map(|word| (*word).to_owned()).collect()
-    }
-
-    #[test]
-    fn a_command_keeps_its_arguments_as_they_are() {
-        let dir = tempfile::tempdir().unwrap();
-        let words = ["a b", "$x", "'\"\\", "größe\n", ""];
-        let args = JobArgs {
-            command: command(&words),
-            ..JobArgs::default()
-        };
-        let input = read_with(&args, dir.path(), b"").unwrap();
-        assert_eq!(input.spec.run, Some(Command::Argv(command(&words))));
-        assert_eq!(input.backend, "local");
-        let real = dir.path().canonicalize().unwrap();
-        assert_eq!(input.spec.workdir.as_deref(), real.to_str());
-    }
-
-    #[test]
-    fn flags_stand_over_the_file_and_env_over_env_file() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("v.env"), "A=file\nB=file\nC=file\n").unwrap();
-        let args = JobArgs {
-            file: Some("-".into()),
-            nodes: Some("3".to_owned()),
-            env_file: vec!["v.env".into()],
-            env: vec!["A=flag".to_owned()],
-            secret: vec!["TOKEN".to_owned()],
-            ..JobArgs::default()
-        };
-        let file = b"nodes: 2\nenv: {A: job, B: job, D: job}\nrun: 'true'\n";
-        let input = read_with(&args, dir.path(), file).unwrap();
-        assert_eq!(input.spec.nodes, 3);
-        let env: Vec<_> = input.spec.env.values().map(String::as_str).collect();
-        assert_eq!(env, ["flag", "file", "file", "job"]);
-        assert!(!format!("{input:?}").contains("hunter2"));
-        assert_eq!(input.secrets.into_values()["TOKEN"], "hunter2");
-    }
-
-    #[test]
-    fn faults_of_file_flags_env_file_secret_and_workdir_come_together() {
-        let dir = tempfile::tempdir().unwrap();
-        let args = JobArgs {
-            file: Some("-".into()),
-            nodes: Some("many".to_owned()),
-            env_file: vec!["missing.env".into()],
-            secret: vec!["ABSENT".to_owned()],
-            workdir: Some("nowhere".into()),
-            backend: Some("slurm".to_owned()),
-            ..JobArgs::default()
-        };
-        let error = read_with(&args, dir.path(), b"ndoes: 2\nrun: 'true'\n").unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        let said = error.render(false);
-        for part in [
-            "ndoes",
-            "--nodes",
-            "missing.env",
-            "ABSENT",
-            "nowhere",
-            "slurm",
-        ] {
-            assert!(said.contains(part), "{part}: {said}");
-        }
-    }
-
-    #[test]
-    fn a_name_is_secret_or_plain_but_not_both() {
-        let dir = tempfile::tempdir().unwrap();
-        let args = JobArgs {
-            command: command(&["true"]),
-            env: vec!["TOKEN=1".to_owned()],
-            secret: vec!["TOKEN".to_owned()],
-            ..JobArgs::default()
-        };
-        assert!(read_with(&args, dir.path(), b"").is_err());
-    }
-}
+mod tests;

@@ -1,11 +1,12 @@
 //! The file a job is read from: found, bounded, recognised, parsed.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use herd_core::diagnostic::Diagnostics;
-use herd_core::skypilot;
+use herd_core::skypilot::{self, Input, Mount};
 use herd_core::spec::JobSpec;
 
 use super::Surroundings;
@@ -19,8 +20,12 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(crate) struct JobFile {
     /// The job.
     pub(crate) spec: JobSpec,
-    /// What could not be carried over without changing the result.
+    /// The file's content, byte for byte.
+    pub(crate) bytes: Vec<u8>,
+    /// What was not carried over and changes no result.
     pub(crate) warnings: Vec<String>,
+    /// Local paths that the job expects at another place.
+    pub(crate) mounts: Vec<Mount>,
     /// Where the file's relative paths start.
     pub(crate) base: PathBuf,
     /// The file's own name, absent for standard input.
@@ -36,8 +41,12 @@ pub(crate) enum Refused {
     Faulty(Box<Diagnostics>),
 }
 
-/// Reads `path`, or standard input for `-`.
-pub(crate) fn read(path: &Path, around: &mut Surroundings<'_>) -> Result<JobFile, Refused> {
+/// Reads `path`, or standard input for `-`. `given` are the variables that flags set.
+pub(crate) fn read(
+    path: &Path,
+    given: &BTreeSet<String>,
+    around: &mut Surroundings<'_>,
+) -> Result<JobFile, Refused> {
     let (bytes, name, base) = if path == Path::new("-") {
         let bytes = bounded(&mut *around.stdin, MAX_BYTES).map_err(|problem| {
             Refused::Unreadable(Fault::new(format!("standard input: {problem}")))
@@ -57,21 +66,31 @@ pub(crate) fn read(path: &Path, around: &mut Surroundings<'_>) -> Result<JobFile
         (bytes, name, base)
     };
     let file_name = (path != Path::new("-")).then(|| name.clone());
-    let (spec, warnings) =
-        parse(&bytes, &name).map_err(|found| Refused::Faulty(Box::new(found)))?;
-    Ok(JobFile {
-        spec,
-        warnings,
+    let input = skypilot::read_any(&bytes, &name, given)
+        .map_err(|found| Refused::Faulty(Box::new(found)))?;
+    let job = JobFile {
+        spec: JobSpec::default(),
+        bytes,
+        warnings: Vec::new(),
+        mounts: Vec::new(),
         base,
         file_name,
+    };
+    Ok(match input {
+        Input::Job(spec) => JobFile { spec, ..job },
+        Input::Task(task) => JobFile {
+            spec: task.spec,
+            warnings: task
+                .notes
+                .iter()
+                .map(|note| format!("{name}:{note}"))
+                .collect(),
+            mounts: task.mounts,
+            // SkyPilot's relative paths start where the command is given, not beside the file.
+            base: around.cwd.clone(),
+            ..job
+        },
     })
-}
-
-/// A job file, or a `SkyPilot` task whose notes become warnings.
-fn parse(bytes: &[u8], name: &str) -> Result<(JobSpec, Vec<String>), Diagnostics> {
-    let (spec, notes) = skypilot::read_any(bytes, name)?;
-    let warnings = notes.iter().map(|note| format!("{name}:{note}")).collect();
-    Ok((spec, warnings))
 }
 
 /// A regular file's content up to a bound.

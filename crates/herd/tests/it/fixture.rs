@@ -149,16 +149,16 @@ impl Bench {
             ),
             (1, Stream::Stderr, "(node1, rank=1) ValueError: no data\n"),
         ] {
-            log.append(&Piece {
+            let piece = Piece {
                 time_ms: start + 2,
                 rank,
                 node: rank,
                 stream,
                 prefix_len: 16,
                 continuation: false,
-                bytes: text.as_bytes(),
-            })
-            .unwrap();
+            };
+            log.append(&piece, |log| log.extend_from_slice(text.as_bytes()))
+                .unwrap();
         }
         log.flush().unwrap();
         let rank = RankResult {

@@ -114,6 +114,30 @@ fn i13_backends_that_do_not_exist_yet_are_refused() {
     refused(&bench, &["run", "-p", "gpu", "--", "true"]);
 }
 
+/// Design §7: faults of file and flags are 2, and what a backend cannot honour is mended there too.
+#[test]
+fn i13_a_refusal_and_a_fault_are_one_report_with_one_code() {
+    let bench = Bench::new();
+    for (name, content, part) in [
+        (
+            "backend",
+            "backend: slurm\nrun: a\n",
+            "not available in this release",
+        ),
+        ("image", "image: a/b:c\nrun: a\n", "containers"),
+        ("org", "org: lab\nrun: a\n", "tenants"),
+    ] {
+        bench.file(name, content.as_bytes());
+        for command in ["run", "submit", "render"] {
+            let answer = refused(&bench, &[command, name, "--mem", "3XB"]);
+            for part in [part, "--mem", "2 faults", "hint:"] {
+                assert!(answer.err.contains(part), "{name}: {part}: {}", answer.err);
+            }
+        }
+    }
+    assert!(!bench.dir.path().join("home/jobs").exists());
+}
+
 #[test]
 fn gpus_beside_sbatch_are_refused_with_a_hint() {
     let bench = Bench::new();

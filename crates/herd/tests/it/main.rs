@@ -6,4 +6,6 @@ mod help;
 mod job_files;
 mod machine;
 mod queries;
+#[cfg(test)]
+mod skypilot;
 mod stdout;

@@ -167,7 +167,7 @@ fn logs_are_filtered_and_cleaned() {
 fn logs_of_a_task() {
     let bench = Bench::new();
     let job = bench.failed_job("array");
-    job.create_task_dir(7).unwrap();
+    job.create_task_dirs(&[7]).unwrap();
     std::fs::write(job.task_log(7), "one\ntwo\x1b[2J\nthree").unwrap();
     assert_eq!(bench.ask(&["logs", "--task", "7"]).out, "one\ntwo\nthree");
     assert_eq!(

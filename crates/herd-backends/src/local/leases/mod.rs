@@ -6,19 +6,19 @@
 //! Nothing waits in here: callers ask again when the directory changes, and from time to time.
 
 mod files;
+mod waiting;
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use herd_core::JobId;
-use nix::poll::{PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use self::files::{Place, failed, live_entry, lock, make_shared, open_lock};
+pub use self::waiting::{Lease, Waiting};
 
 /// Variable that names another directory.
 pub const DIRECTORY_VARIABLE: &str = "HERD_LEASE_DIR";
@@ -26,8 +26,7 @@ pub const DIRECTORY_VARIABLE: &str = "HERD_LEASE_DIR";
 const DIRECTORIES: [&str; 2] = ["/run/lock/herd", "/tmp/herd-lock"];
 /// Most entries looked at in the queue and among the holders.
 const MAX_ENTRIES: usize = 10_000;
-/// Tries for the gate, a millisecond apart: it is held for microseconds.
-const GATE_TRIES: u32 = 50;
+
 /// What a job asks for, all its emulated nodes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Need {
@@ -65,27 +64,6 @@ pub struct Ticket {
 #[derive(Clone, Debug)]
 pub struct Leases {
     directory: PathBuf,
-}
-
-/// A place in the queue; left when dropped.
-#[derive(Debug)]
-pub struct Waiting {
-    leases: Leases,
-    ticket: Ticket,
-    stock: Stock,
-    /// Absent for a job that asks for nothing.
-    place: Option<Place>,
-}
-
-/// What a job holds; given back when dropped, or by the kernel when the process dies.
-#[derive(Debug)]
-pub struct Lease {
-    /// GPUs, in the order of the stock.
-    pub gpus: Vec<String>,
-    /// Slots, one per CPU; they count, they name no particular CPU.
-    pub cpus: Vec<u32>,
-    _locks: Vec<File>,
-    _place: Option<Place>,
 }
 
 /// The leases cannot be used.
@@ -214,12 +192,7 @@ impl Leases {
             let entry = ticket.entry(Vec::new());
             Some(Place::take(&self.queue(), &ticket.queue_name(), &entry)?)
         };
-        Ok(Waiting {
-            leases: self.clone(),
-            ticket,
-            stock,
-            place,
-        })
+        Ok(Waiting::new(self.clone(), ticket, stock, place))
     }
 
     fn queue(&self) -> PathBuf {
@@ -281,163 +254,8 @@ impl Ticket {
     }
 }
 
-impl Waiting {
-    /// The lease, where everything asked for is free and nobody goes first; never part of it.
-    pub fn try_acquire(&mut self) -> Result<Option<Lease>, LeaseError> {
-        if self.ticket.need.is_empty() {
-            return Ok(Some(Lease {
-                gpus: Vec::new(),
-                cpus: Vec::new(),
-                _locks: Vec::new(),
-                _place: None,
-            }));
-        }
-        // One at a time: two that take the last two GPUs one each would both go away empty.
-        let Some(_gate) = self.gate()? else {
-            return Ok(None);
-        };
-        if self.ahead()? > 0 {
-            return Ok(None);
-        }
-        let Need {
-            gpus: want_gpus,
-            cpus: want_cpus,
-        } = self.ticket.need;
-        let gpu_names = self
-            .stock
-            .gpus
-            .iter()
-            .map(|gpu| format!("gpu-{}", file_name(gpu)));
-        let gpus = self.leases.lock_free(gpu_names, want_gpus)?;
-        if gpus.len() < want_gpus as usize {
-            return Ok(None);
-        }
-        let cpu_names = (0..self.stock.cpus).map(|slot| format!("cpu-{slot}"));
-        let cpus = self.leases.lock_free(cpu_names, want_cpus)?;
-        if cpus.len() < want_cpus as usize {
-            return Ok(None);
-        }
-        let names: Vec<String> = gpus
-            .iter()
-            .map(|(at, _)| self.stock.gpus[*at].clone())
-            .collect();
-        let entry = self.ticket.entry(names.clone());
-        // With the process: the next attempt's entry is never removed in place of this one's.
-        let name = format!("{}-{}", self.ticket.job, std::process::id());
-        let place = Place::take(&self.leases.held(), &name, &entry)?;
-        self.place = None;
-        Ok(Some(Lease {
-            gpus: names,
-            cpus: cpus
-                .iter()
-                .map(|(at, _)| u32::try_from(*at).unwrap_or(u32::MAX))
-                .collect(),
-            _locks: gpus.into_iter().chain(cpus).map(|(_, file)| file).collect(),
-            _place: Some(place),
-        }))
-    }
-
-    /// One sentence: what this job waits for.
-    pub fn why(&self) -> Result<String, LeaseError> {
-        let need = self.ticket.need;
-        let holders: Vec<Entry> = Leases::live(&self.leases.held())?
-            .into_iter()
-            .map(|(_, entry)| entry)
-            .filter(|entry| entry.need.competes(need))
-            .collect();
-        let total = self.stock.total();
-        let mut parts = Vec::new();
-        if need.gpus > 0 {
-            // A GPU of another's share of the machine is not one of ours.
-            let taken = holders.iter().flat_map(|entry| &entry.gpus);
-            let taken = taken.filter(|gpu| self.stock.gpus.contains(gpu)).count();
-            let taken = u32::try_from(taken).unwrap_or(u32::MAX);
-            parts.push(format!(
-                "{} of {} GPUs free",
-                total.gpus.saturating_sub(taken),
-                total.gpus
-            ));
-        }
-        if need.cpus > 0 {
-            let taken = holders
-                .iter()
-                .fold(0u32, |sum, e| sum.saturating_add(e.need.cpus));
-            parts.push(format!(
-                "{} of {} CPUs free",
-                total.cpus.saturating_sub(taken),
-                total.cpus
-            ));
-        }
-        let mut text = format!("waits for {need}: {}", parts.join(", "));
-        if !holders.is_empty() {
-            text.push_str(", held by ");
-            text.push_str(&name_some(&holders));
-        }
-        Ok(match self.ahead()? {
-            0 => text,
-            1 => text + "; 1 job ahead",
-            more => text + &format!("; {more} jobs ahead"),
-        })
-    }
-
-    /// Live entries before this one that want some of the same kind.
-    fn ahead(&self) -> Result<usize, LeaseError> {
-        let own = self.ticket.queue_name();
-        let queue = Leases::live(&self.leases.queue())?;
-        Ok(queue
-            .iter()
-            .filter(|(name, entry)| *name < own && entry.need.competes(self.ticket.need))
-            .count())
-    }
-
-    fn gate(&self) -> Result<Option<File>, LeaseError> {
-        let path = self.leases.directory.join("gate");
-        let file = open_lock(&path)?;
-        for _ in 0..GATE_TRIES {
-            if let Some(locked) = lock(&file, &path)? {
-                return Ok(Some(locked));
-            }
-            let pause =
-                PollTimeout::try_from(Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO);
-            // An interrupted pause is a shorter one.
-            poll(&mut [], pause).ok();
-        }
-        Ok(None)
-    }
-}
-
-/// A GPU's name as a file name: MIG instances have slashes.
-fn file_name(gpu: &str) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '-' {
-            c
-        } else {
-            '_'
-        }
-    };
-    gpu.chars().take(128).map(plain).collect()
-}
-
 fn amount(count: u32, unit: &str) -> String {
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
-}
-
-/// `job ab12cd34` or `jobs ab12cd34, …`, a few of them.
-fn name_some(holders: &[Entry]) -> String {
-    const SHOWN: usize = 4;
-    let mut names: Vec<String> = holders
-        .iter()
-        .take(SHOWN)
-        .map(|entry| entry.job.short())
-        .collect();
-    if holders.len() > SHOWN {
-        names.push(format!("{} more", holders.len() - SHOWN));
-    }
-    format!(
-        "job{} {}",
-        if holders.len() == 1 { "" } else { "s" },
-        names.join(", ")
-    )
 }
 
 #[cfg(test)]

@@ -40,9 +40,7 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
         };
         let mut text = Vec::new();
         while let Some(entry) = reader.read().map_err(unreadable)? {
-            text.clear();
-            shaper.shape(&entry, &mut text);
-            printer.data(&text);
+            printer.data(shaper.shown(&entry, &mut text));
             if printer.is_closed() {
                 break;
             }
@@ -62,9 +60,7 @@ fn follow(
     while !printer.is_closed() {
         match follow.next(IDLE).map_err(unreadable)? {
             Followed::Entry(entry) => {
-                text.clear();
-                shaper.shape(&entry, &mut text);
-                printer.data(&text);
+                printer.data(shaper.shown(&entry, &mut text));
             }
             Followed::Idle => {
                 printer.flush();

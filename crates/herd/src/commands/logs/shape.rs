@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use herd_jobdir::runlog::{Entry, HERD, Stream};
+use herd_jobdir::runlog::{Entry, HERD, Record, Stream};
 use herd_jobdir::sanitize::Sanitizer;
 
 use crate::cli::job::PrefixStyle;
@@ -34,75 +34,86 @@ impl Shaper {
         }
     }
 
-    /// Appends a piece as it is to be shown.
-    pub(crate) fn shape(&mut self, entry: &Entry<'_>, output: &mut Vec<u8>) {
+    /// A piece as it is to be shown: the piece itself where it is shown as it is stored, which most
+    /// output is, else what `buffer` holds then.
+    pub(crate) fn shown<'a>(&mut self, entry: &'a Entry<'_>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
         let record = &entry.record;
+        let source = (record.rank, record.node, record.stream);
+        if self.filters.len() >= MAX_STREAMS && !self.filters.contains_key(&source) {
+            self.filters.clear();
+        }
+        let filter = self.filters.entry(source).or_default();
+        if self.style.is_none() && !self.color && (self.raw || filter.passes(entry.bytes)) {
+            return entry.bytes;
+        }
+        buffer.clear();
         let stored = record.prefix_bytes();
         let mut in_line = entry.in_line;
         for line in entry.bytes.split_inclusive(|byte| *byte == b'\n') {
             let cut = if in_line { 0 } else { stored.min(line.len()) };
             let (prefix, text) = line.split_at(cut);
             if !in_line {
-                self.prefix(prefix, record.rank, record.node, output);
+                put_prefix(self.style, self.color, prefix, record, buffer);
             }
-            self.text(text, (record.rank, record.node, record.stream), output);
+            if self.raw {
+                buffer.extend_from_slice(text);
+            } else {
+                filter.push(text, buffer);
+            }
             in_line = false;
         }
+        buffer
     }
+}
 
-    fn prefix(&self, stored: &[u8], rank: u32, node: u32, output: &mut Vec<u8>) {
-        let made;
-        let prefix = match self.style {
-            None => stored,
-            Some(PrefixStyle::None) => b"".as_slice(),
-            Some(PrefixStyle::Full) if !stored.is_empty() => stored,
-            Some(PrefixStyle::Full) => {
-                made = match rank {
-                    HERD => format!("(node{node}) "),
-                    _ => format!("(node{node}, rank={rank}) "),
-                };
-                made.as_bytes()
-            }
-            Some(PrefixStyle::Rank) => {
-                made = match rank {
-                    HERD => "[herd] ".to_owned(),
-                    _ => format!("[{rank}] "),
-                };
-                made.as_bytes()
-            }
-        };
-        if prefix.is_empty() {
-            return;
+fn put_prefix(
+    style: Option<PrefixStyle>,
+    color: bool,
+    stored: &[u8],
+    record: &Record,
+    output: &mut Vec<u8>,
+) {
+    let (rank, node) = (record.rank, record.node);
+    let made;
+    let prefix = match style {
+        None => stored,
+        Some(PrefixStyle::None) => b"".as_slice(),
+        Some(PrefixStyle::Full) if !stored.is_empty() => stored,
+        Some(PrefixStyle::Full) => {
+            made = match rank {
+                HERD => format!("(node{node}) "),
+                _ => format!("(node{node}, rank={rank}) "),
+            };
+            made.as_bytes()
         }
-        if !self.color {
-            output.extend_from_slice(prefix);
-            return;
+        Some(PrefixStyle::Rank) => {
+            made = match rank {
+                HERD => "[herd] ".to_owned(),
+                _ => format!("[{rank}] "),
+            };
+            made.as_bytes()
         }
-        let index = if rank == HERD {
-            0
-        } else {
-            rank as usize % COLORS.len()
-        };
-        output.extend_from_slice(COLORS[index].as_bytes());
+    };
+    if prefix.is_empty() {
+        return;
+    }
+    if !color {
         output.extend_from_slice(prefix);
-        output.extend_from_slice(b"\x1b[0m");
+        return;
     }
-
-    fn text(&mut self, text: &[u8], source: (u32, u32, Stream), output: &mut Vec<u8>) {
-        if self.raw {
-            output.extend_from_slice(text);
-            return;
-        }
-        if self.filters.len() >= MAX_STREAMS && !self.filters.contains_key(&source) {
-            self.filters.clear();
-        }
-        self.filters.entry(source).or_default().push(text, output);
-    }
+    let index = if rank == HERD {
+        0
+    } else {
+        rank as usize % COLORS.len()
+    };
+    output.extend_from_slice(COLORS[index].as_bytes());
+    output.extend_from_slice(prefix);
+    output.extend_from_slice(b"\x1b[0m");
 }
 
 #[cfg(test)]
 mod tests {
-    use herd_jobdir::runlog::{PREFIXED, Record};
+    use herd_jobdir::runlog::PREFIXED;
 
     use super::*;
 
@@ -122,14 +133,14 @@ mod tests {
             flags: if prefix_len > 0 { PREFIXED } else { 0 },
             prefix_len,
         };
-        let mut output = Vec::new();
         let entry = Entry {
             record,
             bytes,
             in_line: false,
         };
-        Shaper::new(style, raw, color).shape(&entry, &mut output);
-        String::from_utf8(output).unwrap()
+        let mut buffer = Vec::new();
+        let mut shaper = Shaper::new(style, raw, color);
+        String::from_utf8(shaper.shown(&entry, &mut buffer).to_vec()).unwrap()
     }
 
     #[test]
@@ -165,5 +176,29 @@ mod tests {
         let text = b"\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2Jx\n";
         assert_eq!(shaped(None, false, false, text), "\x1b[31mred\x1b[0m x\n");
         assert_eq!(shaped(None, true, false, text).as_bytes(), text);
+    }
+    #[test]
+    fn plain_output_is_not_copied_and_a_cut_sequence_is_not_let_through() {
+        let entry = |bytes| Entry {
+            record: Record {
+                time_ms: 0,
+                offset: 0,
+                length: 0,
+                rank: 0,
+                node: 0,
+                stream: Stream::Stdout,
+                flags: 0,
+                prefix_len: 0,
+            },
+            bytes,
+            in_line: false,
+        };
+        let mut shaper = Shaper::new(None, false, false);
+        let mut buffer = Vec::new();
+        let plain = entry(b"plain\n");
+        assert!(std::ptr::eq(shaper.shown(&plain, &mut buffer), plain.bytes));
+        assert_eq!(shaper.shown(&entry(b"a\x1b["), &mut buffer), b"a");
+        // The filter remembers what the piece before has begun.
+        assert_eq!(shaper.shown(&entry(b"2Jb\n"), &mut buffer), b"b\n");
     }
 }

@@ -1,6 +1,8 @@
 //! One started process: waiting for it, signalling it, and ending what it leaves behind in its
 //! process group. It never waits for a process that it did not start.
 
+mod exit;
+
 use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::os::fd::OwnedFd;
@@ -15,6 +17,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::sys;
+pub use exit::ExitInfo;
 
 /// How often a process is looked at where the kernel has no pidfd (before 5.3).
 const POLL: Duration = Duration::from_millis(10);
@@ -29,35 +32,6 @@ const DROP_BOUND: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
-
-/// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExitInfo {
-    /// Exit code or signal.
-    pub end: ProcessEnd,
-    /// When its end was observed.
-    pub at: SystemTime,
-    /// Processor time of it and of the children it waited for, milliseconds.
-    pub cpu_ms: u64,
-    /// Largest resident memory among them, KiB.
-    pub peak_kib: u64,
-    /// Whether its end had been asked for while it still ran: such a process is no first cause.
-    pub stopped: bool,
-    /// Whether it could not be killed (uninterruptible sleep) and was given up; `end` is then what
-    /// was asked for, not what was seen.
-    pub abandoned: bool,
-}
-
-impl ExitInfo {
-    /// When its end was observed, milliseconds since the Unix epoch.
-    pub fn at_ms(&self) -> u64 {
-        self.at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| {
-                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-            })
-    }
-}
 
 enum Watch {
     /// Not waited for yet; needs no runtime.
@@ -75,7 +49,7 @@ struct Leftovers {
     timer: Pin<Box<Sleep>>,
 }
 
-/// A process that was started, the leader of its own session and process group. Dropped while it
+/// A process that was started, the leader of its own process group. Dropped while it
 /// runs, it is killed with its group.
 pub struct Child {
     pid: Pid,
@@ -118,7 +92,7 @@ impl Child {
         }
     }
 
-    /// Process id; also the id of its process group and session.
+    /// Process id; also the id of its process group.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
@@ -336,28 +310,4 @@ impl Drop for Child {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spawn::{ProcessSpec, spawn};
-
-    #[tokio::test]
-    async fn without_a_pidfd_the_end_is_seen_as_well() {
-        let argv = ["/bin/sh", "-c", "kill -STOP $$; exit 3"]
-            .map(Into::into)
-            .to_vec();
-        let mut child = spawn(ProcessSpec::new(argv, Vec::new(), "/")).unwrap();
-        child.watch = Watch::Idle(None);
-        let waited = tokio::time::timeout(POLL * 2, child.wait()).await;
-        assert!(waited.is_err());
-        // It may not have stopped itself yet: a CONT before that is lost.
-        let ended = tokio::time::timeout(Duration::from_secs(10), async {
-            loop {
-                child.signal(Signal::CONT).unwrap();
-                if let Ok(info) = tokio::time::timeout(POLL * 2, child.wait()).await {
-                    break info;
-                }
-            }
-        });
-        assert_eq!(ended.await.unwrap().end, ProcessEnd::Exited(3));
-    }
-}
+mod tests;

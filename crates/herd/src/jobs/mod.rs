@@ -1,5 +1,7 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
+mod row;
+
 use std::path::Path;
 
 use herd_core::result::AttemptEnd;
@@ -7,12 +9,11 @@ use herd_core::spec::{After, JobType};
 use herd_core::units::Span;
 use herd_jobdir::status::DRIVER_LOST;
 use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
-use serde::Serialize;
 
 use crate::error::{ExpectedError, Fault};
-use crate::printer::Row;
 use crate::report::Context;
 use crate::text;
+pub(crate) use row::{JobRow, list, type_name};
 
 /// Columns assumed where no terminal says how many it has.
 const DEFAULT_WIDTH: usize = 80;
@@ -213,152 +214,4 @@ fn width() -> usize {
         .ok()
         .filter(|columns| *columns > 0)
         .unwrap_or(DEFAULT_WIDTH)
-}
-
-/// One line of `herd ls`, with stable keys.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct JobRow {
-    /// Full id.
-    pub(crate) id: String,
-    /// Short id.
-    pub(crate) short: String,
-    /// Name.
-    pub(crate) name: String,
-    /// How ranks start.
-    #[serde(rename = "type")]
-    pub(crate) job_type: JobType,
-    /// State as users see it.
-    pub(crate) state: String,
-    /// What it waits for, or why it failed.
-    pub(crate) why: Option<String>,
-    /// Number of nodes.
-    pub(crate) nodes: u32,
-    /// Backend.
-    pub(crate) backend: String,
-    /// Command in one line.
-    pub(crate) command: String,
-    /// Latest attempt.
-    pub(crate) attempt: u32,
-    /// Milliseconds since the Unix epoch.
-    pub(crate) created_ms: u64,
-    /// Milliseconds since the Unix epoch.
-    pub(crate) started_ms: Option<u64>,
-    /// Milliseconds since the Unix epoch.
-    pub(crate) ended_ms: Option<u64>,
-    /// The code herd ends with.
-    pub(crate) exit_code: Option<u8>,
-}
-
-impl JobRow {
-    fn new(id: herd_core::JobId, summary: Summary, brief: herd_jobdir::status::Brief) -> Self {
-        Self {
-            id: id.to_string(),
-            short: id.short(),
-            name: summary.name,
-            job_type: summary.job_type,
-            state: brief.state,
-            why: brief.why,
-            nodes: summary.nodes,
-            backend: summary.backend,
-            command: summary.command,
-            attempt: brief.attempt,
-            created_ms: summary.created_ms,
-            started_ms: brief.started_ms,
-            ended_ms: brief.ended_ms,
-            exit_code: brief.exit_code,
-        }
-    }
-
-    /// How long it has run, or ran.
-    pub(crate) fn time(&self, now_ms: u64) -> Option<String> {
-        let started = self.started_ms?;
-        Some(text::span(
-            self.ended_ms.unwrap_or(now_ms).saturating_sub(started),
-        ))
-    }
-}
-
-/// The name of a type as in job files.
-pub(crate) fn type_name(job_type: JobType) -> &'static str {
-    match job_type {
-        JobType::Command => "command",
-        JobType::Pytorch => "pytorch",
-        JobType::Mpi => "mpi",
-        JobType::Ray => "ray",
-    }
-}
-
-impl Row for JobRow {
-    const COLUMNS: &'static [(&'static str, bool)] = &[
-        ("ID", false),
-        ("NAME", false),
-        ("TYPE", false),
-        ("STATE", false),
-        ("NODES", false),
-        ("AGE", false),
-        ("TIME", false),
-        ("EXIT", false),
-        ("BACKEND", true),
-        ("ATTEMPT", true),
-        ("FULL ID", true),
-        ("COMMAND", true),
-    ];
-
-    fn cells(&self) -> Vec<String> {
-        let now = text::now_ms();
-        let dash = || "-".to_owned();
-        vec![
-            self.short.clone(),
-            cut(&self.name, 30),
-            type_name(self.job_type).to_owned(),
-            self.state.clone(),
-            self.nodes.to_string(),
-            text::span(now.saturating_sub(self.created_ms)),
-            self.time(now).unwrap_or_else(dash),
-            self.exit_code.map_or_else(dash, |code| code.to_string()),
-            self.backend.clone(),
-            self.attempt.to_string(),
-            self.id.clone(),
-            cut(&self.command, 60),
-        ]
-    }
-
-    fn name(&self) -> String {
-        self.id.clone()
-    }
-}
-
-fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let mut kept: String = text.chars().take(most - 1).collect();
-    kept.push('…');
-    kept
-}
-
-/// The newest jobs.
-#[derive(Debug)]
-pub(crate) struct Listing {
-    /// Newest first.
-    pub(crate) rows: Vec<JobRow>,
-    /// Jobs beyond the bound.
-    pub(crate) more: usize,
-}
-
-/// The newest `most` jobs and where they stand.
-pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
-    let failed = |error| ExpectedError::failed("list the jobs", error);
-    let listed = herd_jobdir::index::list(home, most).map_err(failed)?;
-    let total = if listed.len() < most {
-        0
-    } else {
-        home.jobs().map_err(failed)?.len()
-    };
-    let more = total.saturating_sub(listed.len());
-    let rows = listed
-        .into_iter()
-        .map(|job| JobRow::new(job.id, job.summary, job.brief))
-        .collect();
-    Ok(Listing { rows, more })
 }

@@ -1,0 +1,110 @@
+//! The end of a job whose driver died, written by somebody else.
+
+use herd_core::exit;
+use herd_core::result::{AttemptEnd, Failure, JobResult};
+use herd_core::state::{AttemptState, JobState};
+
+use super::count_tasks;
+use super::seen::read_seen;
+use crate::attempt::AttemptDir;
+use crate::driver::{DriverInfo, Liveness};
+use crate::error::JobDirError;
+use crate::files::Durability;
+use crate::job::JobDir;
+
+/// Ends a job whose driver died: `end` as `driver-lost` where it is missing, then the result.
+///
+/// Nothing is written where the driver lives, cannot be observed from here, or was preempted (the
+/// backend makes the next attempt). Safe to call twice and from two processes: each file is
+/// written once, and the first writer's content stands.
+pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDirError> {
+    if let Some(result) = job.read_result()? {
+        return Ok(Some(result));
+    }
+    let Some(attempt) = job.latest_attempt()? else {
+        return Ok(None);
+    };
+    let Some(process) = attempt.process()? else {
+        return Ok(None);
+    };
+    if process.liveness() != Liveness::Dead {
+        return Ok(None);
+    }
+    if let Some(result) = job.read_result()? {
+        return Ok(Some(result));
+    }
+    if attempt.read_end()?.is_none() {
+        let lost = lost_end(&attempt, &process, now_ms)?;
+        once(attempt.write_end(&lost, Durability::Machine))?;
+    }
+    let Some(end) = attempt.read_end()? else {
+        return Ok(None);
+    };
+    let state = match end.state {
+        AttemptState::Succeeded => JobState::Succeeded,
+        AttemptState::Cancelled => JobState::Cancelled,
+        AttemptState::Preempted => return Ok(None),
+        AttemptState::Failed
+        | AttemptState::Starting
+        | AttemptState::SettingUp
+        | AttemptState::Running
+        | AttemptState::Checkpointing => JobState::Failed,
+    };
+    let result = JobResult {
+        state,
+        rejection: None,
+        failure: end.failure,
+        exit_code: end.exit_code,
+        attempts: attempt.number(),
+        ended_ms: end.ended_ms,
+        tasks: count_tasks(job, true)?,
+    };
+    once(job.write_result(&result, Durability::Machine))?;
+    job.delete_secrets()?;
+    job.read_result()
+}
+
+/// Whether nobody writes to the job any more: it has its result, or its driver died. Cheaper than
+/// [`super::status`], since it reads no events.
+pub fn is_over(job: &JobDir) -> Result<bool, JobDirError> {
+    if job.read_result()?.is_some() {
+        return Ok(true);
+    }
+    let Some(attempt) = job.latest_attempt()? else {
+        return Ok(false);
+    };
+    let process = attempt.process()?;
+    Ok(process.is_some_and(|process| process.liveness() == Liveness::Dead))
+}
+
+fn lost_end(
+    attempt: &AttemptDir,
+    process: &DriverInfo,
+    now_ms: u64,
+) -> Result<AttemptEnd, JobDirError> {
+    Ok(AttemptEnd {
+        state: AttemptState::Failed,
+        failure: Some(Failure::DriverLost {
+            detail: lost_detail(process),
+        }),
+        exit_code: exit::HERD_FAILED,
+        ended_ms: now_ms,
+        ranks: read_seen(attempt)?.ends.into_values().collect(),
+    })
+}
+
+/// What was observed of a driver that is gone.
+pub(super) fn lost_detail(process: &DriverInfo) -> String {
+    format!(
+        "process {} on {} is gone and wrote no end",
+        process.pid, process.host
+    )
+}
+
+/// Success where another process was first.
+fn once(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
+    match written {
+        Err(JobDirError::AlreadyWritten(_)) => Ok(()),
+        other => other,
+    }
+}

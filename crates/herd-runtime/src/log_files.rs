@@ -1,0 +1,189 @@
+//! The log files of ranks and setup where the driver has them at hand: executors tell how far they
+//! have grown, and no byte travels over the link.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use herd_jobdir::AttemptDir;
+use herd_launch::follow::open_log;
+
+use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A stream: node, rank and the stream's number.
+type Source = (usize, u32, u8);
+
+/// How far a file has grown, and how much of it was read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    told: u64,
+    read: u64,
+}
+
+/// The files of one attempt. No file stays open: there may be thousands, most of them empty.
+#[derive(Debug, Default)]
+pub(crate) struct LogFiles {
+    attempt: Option<AttemptDir>,
+    nodes: Vec<String>,
+    progress: BTreeMap<Source, Progress>,
+    buffer: Vec<u8>,
+}
+
+impl LogFiles {
+    pub(crate) fn new(attempt: AttemptDir, nodes: Vec<String>) -> Self {
+        Self {
+            attempt: Some(attempt),
+            nodes,
+            ..Self::default()
+        }
+    }
+
+    /// Gives out the bytes of a stream that were not given out yet, up to `length` of the file.
+    ///
+    /// What cannot be read now is read when the next length is told, or at the end; a file that is
+    /// shorter than told was cut by its rank, and what was cut is gone from the truth too.
+    pub(crate) fn read(&mut self, source: Source, length: u64, mut each: impl FnMut(&[u8])) {
+        let Some(path) = self.path(source) else {
+            return;
+        };
+        let progress = self.progress.entry(source).or_default();
+        progress.told = progress.told.max(length);
+        let Ok(file) = open_log(&path) else {
+            return;
+        };
+        self.buffer.resize(READ_BYTES, 0);
+        while progress.read < progress.told {
+            let wanted = usize::try_from(progress.told - progress.read).unwrap_or(usize::MAX);
+            let room = self.buffer.get_mut(..wanted.min(READ_BYTES));
+            match file.read_at(room.unwrap_or_default(), progress.read) {
+                Ok(count) if count > 0 => {
+                    progress.read += count as u64;
+                    each(self.buffer.get(..count).unwrap_or_default());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Streams of which less was read than told.
+    pub(crate) fn behind(&self) -> Vec<Source> {
+        let behind = |progress: &Progress| progress.read < progress.told;
+        self.progress
+            .iter()
+            .filter(|(_, progress)| behind(progress))
+            .map(|(&source, _)| source)
+            .collect()
+    }
+
+    /// The file of a stream. All of the path is the driver's own: a peer names numbers only.
+    fn path(&self, (node, rank, stream): Source) -> Option<PathBuf> {
+        let attempt = self.attempt.as_ref()?;
+        if rank == SETUP_RANK {
+            let name = self.nodes.get(node)?;
+            let file = if stream == LAUNCHER_STREAM {
+                "mpirun.log"
+            } else {
+                "setup.log"
+            };
+            return Some(attempt.path().join("nodes").join(name).join(file));
+        }
+        let logs = attempt.rank_logs(rank);
+        Some(if stream == 1 {
+            logs.stdout
+        } else {
+            logs.stderr
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use herd_jobdir::Home;
+
+    use super::*;
+
+    struct Fixture {
+        _home: tempfile::TempDir,
+        attempt: AttemptDir,
+    }
+
+    impl Fixture {
+        fn files(&self, nodes: &[&str]) -> LogFiles {
+            let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
+            LogFiles::new(self.attempt.clone(), nodes)
+        }
+    }
+
+    fn fixture() -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::at(directory.path().join("home")).unwrap();
+        let attempt = home
+            .create(herd_core::JobId::generate())
+            .unwrap()
+            .attempt(1);
+        attempt.create().unwrap();
+        Fixture {
+            _home: directory,
+            attempt,
+        }
+    }
+
+    fn read(files: &mut LogFiles, source: Source, length: u64) -> Vec<u8> {
+        let mut all = Vec::new();
+        files.read(source, length, |bytes| all.extend_from_slice(bytes));
+        all
+    }
+
+    #[test]
+    fn i7_each_byte_is_given_out_once_and_none_beyond_what_was_told() {
+        let fixture = fixture();
+        let logs = fixture.attempt.create_rank(3).unwrap();
+        let mut files = fixture.files(&["node0"]);
+        let text: Vec<u8> = (0..=250).cycle().take(READ_BYTES * 2 + 7).collect();
+        fs::write(&logs.stdout, &text).unwrap();
+        let source = (0, 3, 1);
+        assert_eq!(read(&mut files, source, 5), text[..5]);
+        assert_eq!(read(&mut files, source, 5), b"");
+        assert_eq!(read(&mut files, source, 3), b"");
+        let all = text.len() as u64;
+        assert_eq!(read(&mut files, source, all), text[5..]);
+        let mut log = fs::File::options().append(true).open(&logs.stdout).unwrap();
+        log.write_all(b"more").unwrap();
+        assert_eq!(read(&mut files, source, all), b"");
+        assert_eq!(read(&mut files, source, all + 4), b"more");
+        assert!(files.behind().is_empty());
+    }
+
+    #[test]
+    fn i7_what_cannot_be_read_now_is_read_later() {
+        let fixture = fixture();
+        let setup = fixture.attempt.setup_log("node0").unwrap();
+        let mut files = fixture.files(&["node0"]);
+        let source = (0, SETUP_RANK, 0);
+        assert_eq!(read(&mut files, source, 4), b"");
+        assert_eq!(files.behind(), [source]);
+        fs::write(setup, "text").unwrap();
+        assert_eq!(read(&mut files, source, 0), b"text");
+        assert!(files.behind().is_empty());
+    }
+
+    #[test]
+    fn a_peer_names_no_file_of_its_choice() {
+        let fixture = fixture();
+        let mut files = fixture.files(&[]);
+        assert_eq!(read(&mut files, (7, SETUP_RANK, 0), 4), b"");
+        assert_eq!(read(&mut files, (7, 12_345, 9), 4), b"");
+        // A pipe in a log's place must not hold up the driver.
+        let logs = fixture.attempt.create_rank(0).unwrap();
+        nix::unistd::mkfifo(&logs.stdout, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert_eq!(read(&mut files, (0, 0, 1), 4), b"");
+    }
+}

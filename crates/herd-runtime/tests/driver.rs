@@ -1,0 +1,169 @@
+//! A driver with real executors: what ranks write reaches the merged log whole, whether the driver
+//! reads their files itself or is sent every byte. Uses the example `node`, which `cargo test` builds.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use herd_core::JobId;
+use herd_core::plan::{Plan, PlannedSetup};
+use herd_core::spec::{Command, JobType, Launcher, Resources, SetupOn};
+use herd_core::state::AttemptState;
+use herd_core::units::Span;
+use herd_jobdir::runlog::RunLogWriter;
+use herd_jobdir::{Durability, Home};
+use herd_link::Key;
+use herd_runtime::driver::{self, Attempt, LogGrown, NodePlan};
+use herd_runtime::signals::Signals;
+
+const NODES: u32 = 2;
+const RANKS_PER_NODE: u32 = 2;
+const LINES: usize = 30_000;
+/// Longer than a line of merged output may be.
+const LONG: usize = 70_000;
+const DEADLINE: Duration = Duration::from_mins(2);
+
+fn plan() -> Plan {
+    let script = format!(
+        "for i in $(seq {LINES}); do echo line $i; done; head -c {LONG} /dev/zero | tr '\\0' x; \
+         echo; echo err >&2; printf open"
+    );
+    Plan {
+        format: 1,
+        job: JobId::generate(),
+        name: "job".to_owned(),
+        attempt: 1,
+        generation: 1,
+        backend: "local".to_owned(),
+        job_type: JobType::Pytorch,
+        launcher: Launcher::Herd,
+        nodes: NODES,
+        ranks_per_node: RANKS_PER_NODE,
+        procs_per_node: RANKS_PER_NODE,
+        resources: Resources::default(),
+        walltime: None,
+        grace: Span::from_secs(10),
+        workdir: "/".to_owned(),
+        inherit_env: true,
+        env: BTreeMap::new(),
+        secret_names: Vec::new(),
+        setup: Some(PlannedSetup {
+            run: Command::Shell("echo prepared".to_owned()),
+            on: SetupOn::Each,
+        }),
+        run: Some(Command::Shell(script)),
+        login_shell: false,
+        checkpoint: None,
+        retry: None,
+        array: None,
+        after: Vec::new(),
+        priority: 50,
+        shared_home: true,
+    }
+}
+
+/// Runs the job; its merged log, and how often the driver said that it had grown.
+async fn merged(logs_at_hand: bool) -> (String, u32) {
+    let directory = tempfile::tempdir().unwrap();
+    let home = Home::at(directory.path().join("home")).unwrap();
+    let plan = plan();
+    let job = home.create(plan.job).unwrap();
+    let key = Key::generate().unwrap();
+    job.write_key(&key.to_hex()).unwrap();
+    let dir = job.attempt(1);
+    dir.create().unwrap();
+    let nodes: Vec<NodePlan> = (0..NODES)
+        .map(|index| NodePlan {
+            name: format!("node{index}"),
+            ..NodePlan::default()
+        })
+        .collect();
+    for node in &nodes {
+        dir.setup_log(&node.name).unwrap();
+    }
+    for rank in 0..plan.world_size() {
+        dir.create_rank(rank).unwrap();
+    }
+    let mut program = std::env::current_exe().unwrap();
+    program.pop();
+    program.pop();
+    program.push("examples/node");
+    assert!(
+        program.exists(),
+        "build it with: cargo build -p herd-runtime --examples"
+    );
+    let growths = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&growths);
+    let grown = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let attempt = Attempt {
+        plan,
+        secrets: BTreeMap::new(),
+        key,
+        dir,
+        run_log: RunLogWriter::open(job.path()).unwrap(),
+        durability: Durability::Process,
+        listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        gang_timeout: DEADLINE,
+        nodes,
+        executor: vec![program.into(), "executor".into()],
+        key_file: job.path().join("key"),
+        tasks: None,
+        task_history: Vec::new(),
+        tasks_dir: job.path().join("tasks"),
+        task_slots: 1,
+        pass_stdin: false,
+        logs_at_hand,
+        log_grown: Some(LogGrown(Arc::new(grown))),
+    };
+    let mut signals = Signals::watch().unwrap();
+    let driven = tokio::time::timeout(DEADLINE, driver::run(attempt, &mut signals));
+    let end = driven.await.unwrap().unwrap();
+    assert_eq!(end.state, AttemptState::Succeeded, "{end:?}");
+    let log = fs::read_to_string(job.path().join("run.log")).unwrap();
+    (log, growths.load(Ordering::Relaxed))
+}
+
+/// Both ways in one test: a driver ends all children of its process.
+#[tokio::test]
+async fn i7_the_merged_log_is_whole_with_the_files_at_hand_and_over_the_link() {
+    for logs_at_hand in [true, false] {
+        let (log, growths) = merged(logs_at_hand).await;
+        assert!(growths > 0);
+        let mut wanted = 0;
+        for rank in 0..NODES * RANKS_PER_NODE {
+            let node = rank / RANKS_PER_NODE;
+            let prefix = format!("(node{node}, rank={rank}) ");
+            let lines: Vec<&str> = log
+                .lines()
+                .filter_map(|l| l.strip_prefix(&prefix))
+                .collect();
+            let (err, out): (Vec<&str>, Vec<&str>) = lines.iter().partition(|&&line| line == "err");
+            assert_eq!(err.len(), 1);
+            let counted: Vec<String> = (1..=LINES).map(|i| format!("line {i}")).collect();
+            assert_eq!(out[..LINES], counted, "rank {rank}");
+            let [first, second, open] = out[LINES..] else {
+                panic!("{} lines after the counted ones", out.len() - LINES)
+            };
+            let first = first.strip_suffix(" [line continues]").unwrap();
+            assert_eq!(first.len() + second.len(), LONG);
+            assert_eq!(open, "open");
+            wanted += lines.len();
+        }
+        for node in 0..NODES {
+            assert_eq!(
+                log.matches(&format!("(node{node}, setup) prepared\n"))
+                    .count(),
+                1
+            );
+            wanted += 1;
+        }
+        assert_eq!(log.lines().count(), wanted);
+    }
+}

@@ -1,0 +1,75 @@
+//! SkyPilot's `file_mounts` of local paths: herd copies nothing on this machine, so a path must be
+//! where the job looks for it, itself or by a link.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use herd_core::skypilot::Mount;
+use herd_core::spec::JobSpec;
+use herd_core::text::quoted;
+
+use super::{Surroundings, home_relative};
+use crate::error::Fault;
+
+/// Refuses every mount that is not in place, with the command that puts it there.
+pub(crate) fn check(
+    mounts: &[Mount],
+    spec: &JobSpec,
+    around: &Surroundings<'_>,
+    faults: &mut Vec<Fault>,
+) {
+    let workdir = spec.workdir.as_deref().map_or(&*around.cwd, Path::new);
+    for mount in mounts {
+        let source = around.cwd.join(home_relative(&mount.source, around));
+        let target = workdir.join(home_relative(&mount.target, around));
+        // Without the `.` of `./data`.
+        let target: PathBuf = target.components().collect();
+        if let Some(fault) = problem(mount, &source, &target) {
+            faults.push(fault);
+        }
+    }
+}
+
+fn problem(mount: &Mount, source: &PathBuf, target: &Path) -> Option<Fault> {
+    let key = format!(
+        "line {}: file_mounts.{}",
+        mount.position.line,
+        quoted(&mount.target)
+    );
+    let real = match fs::canonicalize(source) {
+        Ok(real) => real,
+        Err(error) => {
+            let text = format!("{key}: cannot use {}: {error}", source.display());
+            return Some(Fault::new(text));
+        }
+    };
+    match fs::canonicalize(target) {
+        Ok(there) if there == real => None,
+        Ok(_) => {
+            let text = format!(
+                "{key}: {} is there already and is not {}; herd copies nothing on this machine",
+                target.display(),
+                real.display()
+            );
+            Some(Fault::new(text).hint("name the path itself in the command, and remove the mount"))
+        }
+        Err(_) => {
+            let text = format!(
+                "{key}: {} is not there; herd copies nothing on this machine",
+                target.display()
+            );
+            let link = format!("ln -s {} {}", shell(&real), shell(target));
+            Some(Fault::new(text).hint(format!("`{link}` puts it there")))
+        }
+    }
+}
+
+/// A path as a shell's word.
+fn shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if text.chars().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
