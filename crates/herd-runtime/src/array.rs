@@ -391,12 +391,12 @@ mod tests {
         all
     }
 
-    fn retry(max: u32) -> Option<Retry> {
-        Some(Retry {
+    fn retry(max: u32) -> Retry {
+        Retry {
             max,
             on: vec![RetryOn::Exit(75)],
             backoff: Some(Span::from_secs(2)),
-        })
+        }
     }
 
     #[test]
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_failed_task_is_run_again_after_its_pause_while_others_go_on() {
-        let mut queue = queue(3, 1, retry(2), 1);
+        let mut queue = queue(3, 1, Some(retry(2)), 1);
         queue.orders(|_| true);
         let mut failed = ended(0, 1, 75);
         let again = Ended::Again { after_ms: 2000 };
@@ -493,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_failure_that_is_not_listed_is_final_and_the_first_one_counts() {
-        let mut queue = queue(2, 2, retry(5), 1);
+        let mut queue = queue(2, 2, Some(retry(5)), 1);
         queue.orders(|_| true);
         assert_eq!(queue.ended(0, &mut ended(1, 1, 4), false, 0), Ended::Final);
         assert_eq!(queue.ended(0, &mut ended(0, 1, 3), false, 0), Ended::Final);
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn stopping_ends_pauses_at_once_and_counts_no_failure() {
-        let mut queue = queue(3, 2, retry(2), 1);
+        let mut queue = queue(3, 2, Some(retry(2)), 1);
         queue.orders(|_| true);
         queue.ended(0, &mut ended(0, 1, 75), false, 0);
         queue.close();
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn the_next_attempt_of_the_job_runs_what_is_not_done() {
-        let mut queue = queue(5, 5, retry(2), 1);
+        let mut queue = queue(5, 5, Some(retry(2)), 1);
         let stopped = TaskResult {
             stopped: true,
             ..ended(2, 2, 143)

@@ -13,8 +13,8 @@ use crate::units::Span;
 pub const DEFAULT_GRACE: Span = Span::from_secs(10);
 
 /// What Ray does on this machine that nobody can forbid it.
-const RAY_LISTENS: &str = "Ray listens on all addresses of this machine: from Ray 2.52 on, who has not \
-     the job's token is refused, except by the servers of metrics, which anybody may read";
+const RAY_LISTENS: &str = "Ray listens on all addresses of this machine; it lets in only who has the \
+     job's token (Ray 2.52 and newer), but anybody can read its metrics";
 
 /// Priority where the job does not say.
 const DEFAULT_PRIORITY: u32 = 50;

@@ -9,7 +9,6 @@ mod seen;
 #[cfg(test)]
 mod tests;
 
-
 use herd_core::JobId;
 use herd_core::exit::ProcessEnd;
 use herd_core::result::{Failure, TaskCounts};
