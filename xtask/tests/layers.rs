@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Helpers of tests: any crate may use it, in `[dev-dependencies]` alone; it uses none itself.
+const TESTING: &str = "herd-testing";
+
 /// Every crate with the crates of the workspace it may use.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
+    (TESTING, &[]),
     ("herd-core", &[]),
     ("herd-jobdir", &["herd-core"]),
     ("herd-link", &["herd-core"]),
@@ -54,22 +58,25 @@ fn crates_directory() -> PathBuf {
 }
 
 /// Names of the workspace's own crates among the keys of every table of dependencies, those of
-/// tests and of single targets included: a test that reaches past its layer is a use as well.
+/// tests and of single targets included: a test that reaches past its layer is a use as well, but
+/// for [`TESTING`].
 fn uses(manifest: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut in_dependencies = false;
+    let mut for_tests = false;
     for line in manifest.lines().map(str::trim) {
         if let Some(header) = line.strip_prefix('[') {
             let header = header.split(']').next().unwrap_or_default();
             // `[dependencies.NAME]` puts the name in the header itself.
             let (table, name) = header.rsplit_once('.').unwrap_or(("", header));
             in_dependencies = name.ends_with("dependencies");
+            for_tests = header.contains("dev-dependencies");
             if table.ends_with("dependencies") {
-                found.extend(own(name));
+                found.extend(own(name).filter(|name| !(for_tests && name == TESTING)));
             }
         } else if in_dependencies {
             let key = line.split(['.', '=', ' ']).next().unwrap_or_default();
-            found.extend(own(key));
+            found.extend(own(key).filter(|name| !(for_tests && name == TESTING)));
             // A renamed dependency keeps its real name in `package`.
             if let Some((_, rest)) = line.split_once("package") {
                 found.extend(rest.split('"').nth(1).and_then(own));
@@ -123,10 +130,12 @@ fn a_use_is_found_however_it_is_written() {
         serde.workspace = true\nalias = { package = \"herd-launch\", path = \"x\" }\n\
         [dev-dependencies.herd-jobdir]\npath = \"../herd-jobdir\"\n\
         [target.'cfg(unix)'.build-dependencies]\n\"herd-runtime\" = { path = \"x\" }\n\
-        [features]\nherd = []\n";
+        [features]\nherd = []\n[dev-dependencies]\nherd-testing.workspace = true\n";
     let found: Vec<_> = uses(manifest).into_iter().collect();
     assert_eq!(
         found,
         ["herd-core", "herd-jobdir", "herd-launch", "herd-runtime"]
     );
+    let beyond_tests = "[dependencies]\nherd-testing.workspace = true\n";
+    assert!(uses(beyond_tests).contains(TESTING));
 }

@@ -97,6 +97,10 @@ pub enum EventKind {
         /// Who or what: `signal 15`, `herd cancel`, `walltime`, …
         by: String,
     },
+    /// The terminal stopped the job (Ctrl-Z), and its ranks with it.
+    Paused,
+    /// It goes on after a pause.
+    Resumed,
     /// A bound of herd's own expired (I6).
     BoundExpired {
         /// Which wait.

@@ -12,6 +12,7 @@ use crate::driver::DriverInfo;
 use crate::error::JobDirError;
 use crate::events::{EventWriter, read_events};
 use crate::files::{self, Durability};
+use crate::reserve::Reserve;
 
 /// Longest node name taken as a directory name.
 const NODE_NAME_BYTES: usize = 200;
@@ -153,6 +154,11 @@ impl AttemptDir {
     pub fn write_end(&self, end: &AttemptEnd, durability: Durability) -> Result<(), JobDirError> {
         let path = self.path.join("end");
         files::write_once(&path, &files::json_line(&path, end)?, durability)
+    }
+
+    /// Holds space back for the last records of the attempt.
+    pub fn reserve(&self) -> Reserve {
+        Reserve::hold(&self.path)
     }
 
     /// How the attempt ended, once it did.

@@ -14,6 +14,8 @@ use crate::files;
 pub struct EventWriter {
     file: File,
     path: PathBuf,
+    /// A full disk has taken the beginning of a line.
+    torn: bool,
 }
 
 impl EventWriter {
@@ -22,15 +24,20 @@ impl EventWriter {
         Ok(Self {
             file: files::open_append(path)?,
             path: path.to_path_buf(),
+            torn: false,
         })
     }
 
     /// Appends one event.
     pub fn write(&mut self, event: &Event) -> Result<(), JobDirError> {
-        let line = files::json_line(&self.path, event)?;
-        self.file
-            .write_all(&line)
-            .map_err(JobDirError::at("append to", &self.path))
+        let mut line = files::json_line(&self.path, event)?;
+        if self.torn {
+            // What is left of the earlier one must not swallow this one.
+            line.insert(0, b'\n');
+        }
+        let written = self.file.write_all(&line);
+        self.torn = written.is_err();
+        written.map_err(JobDirError::at("append to", &self.path))
     }
 }
 

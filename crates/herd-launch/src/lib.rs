@@ -8,6 +8,7 @@ pub mod error_file;
 pub mod follow;
 pub mod group;
 pub mod lines;
+pub mod pause;
 pub mod spawn;
 pub mod sys;
 pub mod tree;

@@ -17,6 +17,7 @@ struct Entry {
     parent: i32,
     group: i32,
     zombie: bool,
+    stopped: bool,
 }
 
 /// Children of a process, zombies included; empty where there are none or it is gone.
@@ -31,9 +32,22 @@ pub fn children_of(pid: Pid) -> Vec<Pid> {
 /// All descendants of a process, each after its parent, from one look at `/proc`. A process that
 /// lost its parent is a descendant of whoever it was given to.
 pub fn descendants(pid: Pid) -> Vec<Pid> {
-    let mut by_parent: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    let all = entries_below(pid).into_iter();
+    all.filter_map(|entry| Pid::from_raw(entry.pid)).collect()
+}
+
+/// Those [`descendants`] that have neither ended nor been stopped.
+pub fn running_descendants(pid: Pid) -> Vec<Pid> {
+    let all = entries_below(pid).into_iter();
+    all.filter(|entry| !entry.zombie && !entry.stopped)
+        .filter_map(|entry| Pid::from_raw(entry.pid))
+        .collect()
+}
+
+fn entries_below(pid: Pid) -> Vec<Entry> {
+    let mut by_parent: BTreeMap<i32, Vec<Entry>> = BTreeMap::new();
     for entry in snapshot() {
-        by_parent.entry(entry.parent).or_default().push(entry.pid);
+        by_parent.entry(entry.parent).or_default().push(entry);
     }
     let mut found = by_parent
         .remove(&pid.as_raw_nonzero().get())
@@ -41,10 +55,10 @@ pub fn descendants(pid: Pid) -> Vec<Pid> {
     let mut next = 0;
     // Each parent is taken out once, so this ends whatever the look has caught.
     while let Some(&parent) = found.get(next) {
-        found.extend(by_parent.remove(&parent).unwrap_or_default());
+        found.extend(by_parent.remove(&parent.pid).unwrap_or_default());
         next += 1;
     }
-    found.into_iter().filter_map(Pid::from_raw).collect()
+    found
 }
 
 /// Whether a process group has a member that has not ended. Zombies stay in their group until they
@@ -192,6 +206,7 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Entry> {
         parent: fields.next()?.parse().ok()?,
         group: fields.next()?.parse().ok()?,
         zombie: matches!(state, "Z" | "X"),
+        stopped: matches!(state, "T" | "t"),
     })
 }
 

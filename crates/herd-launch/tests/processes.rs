@@ -12,6 +12,7 @@ use herd_core::exit::ProcessEnd;
 use herd_launch::{
     Child, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, spawn_in_group, tree,
 };
+use herd_testing::{alive, eventually, pids, state};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than any test.
@@ -45,37 +46,14 @@ async fn output(spec: ProcessSpec) -> (ProcessEnd, String) {
     (end, fs::read_to_string(path).unwrap())
 }
 
-/// Waits for a condition, within the deadline.
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    let mut ticks = tokio::time::interval(Duration::from_millis(2));
-    while !condition() {
-        assert!(started.elapsed() < DEADLINE, "timed out: {what}");
-        ticks.tick().await;
-    }
-}
-
+/// The process id that a script wrote.
 fn number(path: &Path) -> Option<Pid> {
-    Pid::from_raw(
-        fs::read_to_string(path)
-            .ok()?
-            .strip_suffix('\n')?
-            .parse()
-            .ok()?,
-    )
+    pids(path).first().and_then(|&pid| Pid::from_raw(pid))
 }
 
-/// Neither running nor a zombie.
+/// Neither running nor stopped; a zombie is gone.
 fn is_gone(pid: Pid) -> bool {
-    match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
-        Ok(stat) => stat
-            .rsplit(')')
-            .next()
-            .unwrap()
-            .trim_start()
-            .starts_with('Z'),
-        Err(_) => true,
-    }
+    !alive(pid.as_raw_nonzero().get())
 }
 
 fn pid_of(child: &Child) -> Pid {
@@ -276,7 +254,7 @@ async fn row20_row22_stop_ends_the_process_and_its_children() {
     let path = directory.path().join("pid");
     let mut group =
         Group::spawn_all(vec![to_file(sh("sleep 600 & echo $!; wait"), &path)]).unwrap();
-    until("the child of the process runs", || number(&path).is_some()).await;
+    eventually("the child of the process runs", || number(&path).is_some());
     group.stop(Signal::TERM, LONG);
     let ends = ends(&mut group).await;
     assert_eq!(ends[0].1.end, ProcessEnd::Signaled(15));
@@ -294,7 +272,7 @@ async fn row21_one_that_ignores_term_is_killed_after_the_grace() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pid");
     let mut group = Group::spawn_all(vec![stubborn(&path)]).unwrap();
-    until("it ignores SIGTERM", || number(&path).is_some()).await;
+    eventually("it ignores SIGTERM", || number(&path).is_some());
     let asked = Instant::now();
     group.stop(Signal::TERM, Duration::from_millis(300));
     let ends = ends(&mut group).await;
@@ -311,7 +289,7 @@ async fn row27_d14_a_repeated_stop_kills_at_once() {
         .collect();
     let mut group = Group::spawn_all(paths.iter().map(|path| stubborn(path)).collect()).unwrap();
     for path in &paths {
-        until("it ignores SIGTERM", || number(path).is_some()).await;
+        eventually("it ignores SIGTERM", || number(path).is_some());
     }
     for _ in 0..3 {
         group.stop(Signal::TERM, LONG);
@@ -374,13 +352,9 @@ async fn a_stopped_process_is_ended_within_its_grace_by_term() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pid");
     let mut group = Group::spawn_all(vec![to_file(sh("echo $$; kill -STOP $$"), &path)]).unwrap();
-    until("it is stopped", || {
-        number(&path).is_some_and(|pid| {
-            fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
-                .is_ok_and(|stat| stat.contains(") T "))
-        })
-    })
-    .await;
+    eventually("it is stopped", || {
+        number(&path).is_some_and(|pid| state(pid.as_raw_nonzero().get()) == Some('T'))
+    });
     group.stop(Signal::TERM, LONG);
     let (_, info) = tokio::time::timeout(DEADLINE, group.next_exit())
         .await
@@ -419,7 +393,7 @@ async fn a_process_group_in_our_session_is_signalled_whole() {
     let path = directory.path().join("child");
     let script = format!("sleep 600 & echo $! > {}; wait", path.display());
     let mut child = spawn_in_group(sh(&script)).unwrap();
-    until("the sleeper", || number(&path).is_some()).await;
+    eventually("the sleeper", || number(&path).is_some());
     let sleeper = number(&path).unwrap();
     let own = Pid::from_raw(i32::try_from(child.pid()).unwrap()).unwrap();
     assert_eq!(rustix::process::getpgid(Some(sleeper)), Ok(own));
@@ -430,5 +404,5 @@ async fn a_process_group_in_our_session_is_signalled_whole() {
     child.signal_group(Signal::TERM).unwrap();
     assert_eq!(child.wait().await.end, ProcessEnd::Signaled(15));
     assert!(child.end_leftovers().await);
-    until("the sleeper's end", || is_gone(sleeper)).await;
+    eventually("the sleeper's end", || is_gone(sleeper));
 }

@@ -50,11 +50,15 @@
 //! | 1 | control | JSON, not looked at here |
 //! | 2 | log | rank u32, stream u8 (0 setup, 1 stdout, 2 stderr), has-task u8 (0 or 1), task u32 (0 without one), offset u64, then the bytes; none: the file has grown to `offset`, and the receiver reads it itself |
 //! | 3 | stdio | session u32, stream u8 (0 stdin, 1 stdout, 2 stderr), then the bytes; none: end of that stream |
+//! | 4 | resume | count u64 of frames received, token of 16 bytes |
+//! | 5 | received | count u64 of frames received |
 //!
 //! A frame of any other kind is skipped and counted ([`Receiver::skipped`]), so that a newer peer
 //! may use kinds that this release does not know. A length outside its bounds, a body that is too
 //! short for its kind, or a record that does not authenticate ends the connection with an error.
 //! The end of the byte stream without a close frame is [`LinkError::Truncated`].
+//!
+//! **Conversations** may outlive their connections: see [`resume`].
 
 mod connect;
 mod error;
@@ -66,6 +70,7 @@ mod listener;
 pub mod message;
 mod receiver;
 mod record;
+pub mod resume;
 mod sender;
 pub mod session;
 

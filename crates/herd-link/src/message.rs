@@ -178,6 +178,10 @@ pub enum FromCoordinator {
         /// How long they may take, milliseconds.
         grace_ms: u64,
     },
+    /// Stop everything that runs, without ending it; until `Resume` or `Cancel`.
+    Pause,
+    /// Let what `Pause` stopped go on.
+    Resume,
     /// The work of the phase is done on the nodes that lead it: end what served it here.
     Finish,
     /// All is over: end what is left and exit.

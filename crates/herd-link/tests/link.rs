@@ -130,7 +130,7 @@ async fn a_cut_is_told_from_a_clean_end() {
 }
 
 #[tokio::test]
-async fn another_key_job_or_attempt_is_refused() {
+async fn i4_another_key_job_or_attempt_is_refused() {
     let (mut listener, key) = listening().await;
     let address = listener.local_addr();
     let other_key = Key::generate().unwrap();

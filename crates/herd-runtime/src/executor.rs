@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use herd_core::JobId;
+use herd_launch::pause::Pause;
 use herd_link::message::{Assign, FromCoordinator, Hello, Phase, ToCoordinator, VERSION};
-use herd_link::{Channel, Frame, Key, LinkError, Receiver, Sender};
+use herd_link::{Channel, Frame, Key};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::environment::Meeting;
 use crate::mpi;
@@ -17,18 +17,17 @@ use crate::phase::{PhaseEvent, end_leftovers};
 use crate::running::Running;
 use crate::session::node::{FromSession, Sessions};
 use crate::tasks::Tasks;
+use crate::uplink::{Coordinates, Uplink};
+
+pub use crate::uplink::UplinkError;
 
 /// An executor whose coordinator has been silent for this long ends (the lease of I5).
 pub const LEASE: Duration = Duration::from_secs(30);
 /// How often both sides say that they live.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Bound on reaching the coordinator.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What ranks get between TERM and KILL when nobody is left to decide (I5).
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 const SIGTERM: i32 = 15;
-/// Events of a phase that are sent together, beyond the first.
-const EVENTS_AT_ONCE: usize = 15;
 
 /// Where an executor belongs.
 #[derive(Debug)]
@@ -55,9 +54,9 @@ pub enum ExecutorError {
     Link {
         /// The coordinator.
         coordinator: SocketAddr,
-        /// What the link says.
+        /// Why.
         #[source]
-        source: LinkError,
+        source: UplinkError,
     },
     /// The coordinator did not want this node.
     #[error("the coordinator refused this node: {reason}")]
@@ -87,10 +86,13 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         job: options.job.to_string(),
         attempt: options.attempt,
     };
-    let (mut sender, receiver) =
-        herd_link::connect(coordinator, &options.key, &channel, CONNECT_TIMEOUT)
-            .await
-            .map_err(link_error)?;
+    let mut uplink = Uplink::open(Coordinates {
+        address: coordinator,
+        key: options.key.clone(),
+        channel,
+    })
+    .await
+    .map_err(link_error)?;
     // The port stays bound until ranks start, so that nobody else takes it meanwhile.
     let reserved =
         TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(|source| ExecutorError::System {
@@ -104,26 +106,22 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
             source,
         })?
         .port();
-    sender
-        .send_json(&ToCoordinator::Hello(Hello {
-            version: VERSION,
-            node: options.node.clone(),
-            pid: std::process::id(),
-            address: options.address.clone(),
-            free_port,
-        }))
-        .await
-        .map_err(link_error)?;
-    sender.flush().await.map_err(link_error)?;
+    let hello = ToCoordinator::Hello(Hello {
+        version: VERSION,
+        node: options.node.clone(),
+        pid: std::process::id(),
+        address: options.address.clone(),
+        free_port,
+    });
+    uplink.send_json(&hello).await;
     let mut executor = Executor {
-        sender,
-        receiver,
+        uplink,
         assign: None,
         phase: None,
         tasks: Tasks::new(),
+        pause: None,
         sessions: Sessions::new(),
         reserved: Some(reserved),
-        heard: Instant::now(),
         own_name: false,
     };
     let outcome = executor.serve(coordinator).await;
@@ -133,18 +131,19 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
     executor.tasks.end(SIGTERM, ORPHAN_GRACE).await;
     executor.sessions.end().await;
     end_leftovers(&[]);
+    executor.uplink.close().await;
     outcome
 }
 
 struct Executor {
-    sender: Sender,
-    receiver: Receiver,
+    uplink: Uplink,
     assign: Option<Assign>,
     phase: Option<Running>,
     tasks: Tasks,
+    /// What a pause of the job has stopped.
+    pause: Option<Pause>,
     sessions: Sessions,
     reserved: Option<TcpListener>,
-    heard: Instant,
     /// Whether this node has a host name of its own among emulated ones.
     own_name: bool,
 }
@@ -166,71 +165,61 @@ impl Executor {
                 what: "watch for SIGTERM",
                 source,
             })?;
-        let mut beat = interval(HEARTBEAT);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Some(phase) = &mut self.phase {
                 phase.spare(self.sessions.pids());
             }
-            // Every branch is cancel-safe: receiver, phase and timers keep their progress inside.
+            // Nothing is taken from the ranks that could not be handed on: then this loop never
+            // waits for the coordinator.
+            let room = self.uplink.has_room();
+            let more_room = self.uplink.room();
+            // Every branch is cancel-safe: all keep their progress inside.
             tokio::select! {
-                frame = self.receiver.recv() => {
-                    self.heard = Instant::now();
-                    match frame {
-                        Ok(Some(Frame::Control(bytes))) => {
-                            let message = serde_json::from_slice(&bytes)
-                                .unwrap_or(FromCoordinator::Unknown);
-                            if message == FromCoordinator::Unknown {
-                                let answer = ToCoordinator::NotUnderstood;
-                                self.sender.send_json(&answer).await.map_err(link_error)?;
-                            }
-                            if let Next::End = self.obey(message)? {
-                                return Ok(());
-                            }
+                frame = self.uplink.recv() => match frame.map_err(link_error)? {
+                    Some(Frame::Control(bytes)) => {
+                        let message = serde_json::from_slice(&bytes)
+                            .unwrap_or(FromCoordinator::Unknown);
+                        if message == FromCoordinator::Unknown {
+                            self.uplink.send_json(&ToCoordinator::NotUnderstood).await;
                         }
-                        Ok(Some(Frame::Stdio(frame))) => self.sessions.input(frame),
-                        Ok(Some(Frame::Log(_))) => {}
-                        // The coordinator is gone: nobody would hear of what follows.
-                        Ok(None) => return Ok(()),
-                        Err(source) => return Err(link_error(source)),
+                        if let Next::End = self.obey(message)? {
+                            return Ok(());
+                        }
+                        self.stop_newcomers();
                     }
-                }
-                event = next_event(&mut self.phase) => {
-                    self.report(event).await.map_err(link_error)?;
+                    Some(Frame::Stdio(frame)) => self.sessions.input(frame),
+                    Some(Frame::Log(_) | Frame::Resume(_) | Frame::Received(_)) => {}
+                    // The coordinator is gone: nobody would hear of what follows.
+                    None => return Ok(()),
+                },
+                event = next_event(&mut self.phase), if room => {
+                    self.report(event).await;
                     // What is there with it travels with it: each flush wakes the coordinator.
-                    for _ in 0..EVENTS_AT_ONCE {
+                    while self.uplink.has_room() {
                         let Some(event) = event_now(&mut self.phase).await else { break };
-                        self.report(event).await.map_err(link_error)?;
+                        self.report(event).await;
                     }
                 }
-                said = self.sessions.next() => match said {
-                    FromSession::Stdio(frame) => {
-                        self.sender.send(&Frame::Stdio(frame)).await.map_err(link_error)?;
-                    }
+                said = self.sessions.next(), if room => match said {
+                    FromSession::Stdio(frame) => self.uplink.send(Frame::Stdio(frame)).await,
                     FromSession::Message(message) => {
-                        let message = ToCoordinator::Session(message);
-                        self.sender.send_json(&message).await.map_err(link_error)?;
+                        self.uplink.send_json(&ToCoordinator::Session(message)).await;
                     }
                 },
-                told = self.tasks.next() => {
+                told = self.tasks.next(), if room => {
                     for message in told {
-                        self.sender.send_json(&message).await.map_err(link_error)?;
+                        self.uplink.send_json(&message).await;
                     }
                 }
-                _ = beat.tick() => {
-                    if self.heard.elapsed() > LEASE {
-                        return Ok(());
-                    }
-                    self.sender.send_json(&ToCoordinator::Heartbeat).await.map_err(link_error)?;
-                }
+                () = more_room, if !room => {}
                 _ = terminate.recv() => return Ok(()),
             }
-            self.sender.flush().await.map_err(link_error)?;
         }
     }
 
     fn obey(&mut self, message: FromCoordinator) -> Result<Next, ExecutorError> {
         match message {
+            FromCoordinator::Assign(assign) if self.is_older(&assign) => {}
             FromCoordinator::Assign(assign) => {
                 self.own_name = mpi::place::name_node(&assign);
                 self.assign = Some(*assign);
@@ -257,7 +246,11 @@ impl Executor {
                     phase.stop(signal, grace);
                 }
                 self.tasks.stop(signal, grace);
+                // After the signal, so that it is the first thing they act on.
+                self.go_on();
             }
+            FromCoordinator::Pause => self.pause = Some(self.pause.take().unwrap_or_default()),
+            FromCoordinator::Resume => self.go_on(),
             FromCoordinator::RunTasks { slots, tasks } => {
                 if let Some(assign) = &self.assign {
                     self.tasks.run(assign, slots, tasks);
@@ -286,37 +279,41 @@ impl Executor {
         Ok(Next::Continue)
     }
 
-    async fn report(&mut self, event: PhaseEvent) -> Result<(), LinkError> {
-        match event {
-            PhaseEvent::Idle => Ok(()),
-            PhaseEvent::Log(frame) => self.sender.send(&Frame::Log(frame)).await,
-            PhaseEvent::Started { rank, pid } => {
-                self.sender
-                    .send_json(&ToCoordinator::RankStarted { rank, pid })
-                    .await
-            }
-            PhaseEvent::Ended(result) => {
-                self.sender
-                    .send_json(&ToCoordinator::RankEnded(result))
-                    .await
-            }
+    /// Whether the plan was replaced by a newer one already: nobody obeys it (I4).
+    fn is_older(&self, assign: &Assign) -> bool {
+        let present = self.assign.as_ref();
+        present.is_some_and(|present| assign.plan.generation < present.plan.generation)
+    }
+
+    /// Stops what runs in a pause: what ran when it began, and what was started since.
+    fn stop_newcomers(&mut self) {
+        if let Some(pause) = &mut self.pause {
+            pause.stop_below(rustix::process::getpid());
+        }
+    }
+
+    fn go_on(&mut self) {
+        if let Some(pause) = self.pause.take() {
+            pause.go_on(rustix::process::getpid());
+        }
+    }
+
+    async fn report(&mut self, event: PhaseEvent) {
+        let message = match event {
+            PhaseEvent::Idle => return,
+            PhaseEvent::Log(frame) => return self.uplink.send(Frame::Log(frame)).await,
+            PhaseEvent::Started { rank, pid } => ToCoordinator::RankStarted { rank, pid },
+            PhaseEvent::Ended(result) => ToCoordinator::RankEnded(result),
             PhaseEvent::ServiceReady { address, port } => {
-                self.sender
-                    .send_json(&ToCoordinator::ServiceReady { address, port })
-                    .await
+                ToCoordinator::ServiceReady { address, port }
             }
-            PhaseEvent::ServiceFailed(failure) => {
-                self.sender
-                    .send_json(&ToCoordinator::ServiceFailed(failure))
-                    .await
-            }
+            PhaseEvent::ServiceFailed(failure) => ToCoordinator::ServiceFailed(failure),
             PhaseEvent::Done { phase, setup } => {
                 self.phase = None;
-                self.sender
-                    .send_json(&ToCoordinator::PhaseDone { phase, setup })
-                    .await
+                ToCoordinator::PhaseDone { phase, setup }
             }
-        }
+        };
+        self.uplink.send_json(&message).await;
     }
 }
 

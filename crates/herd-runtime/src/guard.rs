@@ -12,9 +12,11 @@
 //! process to the terminal: it does not read it (a rank that is given it as its standard input may,
 //! being in a session of its own), and it ignores SIGTTOU, so that it may write it.
 //!
-//! Ctrl-Z is passed on too; when the child has stopped itself, the guard stops as well, so that the
-//! shell takes the terminal back, and it continues the child when it is continued. While both are
-//! stopped nobody cleans up; the ranks' parent-death signals still hold.
+//! Ctrl-Z is passed on too. A child that watches for it makes its work wait and then stops its guard
+//! ([`stop_guard`]), so that the shell takes the terminal back; it goes on itself and can still be
+//! asked for the end. One that does not watch for it is stopped by the system, and the guard stops
+//! when it sees that; then nobody cleans up, but the ranks' parent-death signals still hold. A guard
+//! that is continued continues its child.
 //!
 //! Guard and child killed together is the documented exception to I5.
 
@@ -75,6 +77,13 @@ pub fn guard_is_gone() -> bool {
     GUARD
         .get()
         .is_some_and(|&guard| rustix::process::getppid() != Some(guard))
+}
+
+/// In the child: stops the guard, as the terminal expects after Ctrl-Z. Nothing where there is none.
+pub fn stop_guard() {
+    if let Some(&guard) = GUARD.get().filter(|_| !guard_is_gone()) {
+        let _gone = rustix::process::kill_process(guard, Signal::STOP);
+    }
 }
 
 /// Ends every child of this process and all orphans that come to it (SIGTERM, after a second

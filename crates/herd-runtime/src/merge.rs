@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use herd_core::plan::Plan;
 use herd_core::result::TaskResult;
+use herd_jobdir::JobDirError;
 use herd_jobdir::job::task_log_in;
 use herd_jobdir::runlog::{HERD, Piece, RunLogWriter, Stream};
 use herd_launch::lines::{Line, LineEnd, LineSplitter};
@@ -37,6 +38,8 @@ pub(crate) struct Merger {
     prefixed: bool,
     files: LogFiles,
     streams: BTreeMap<(usize, u32, u8), LineSplitter>,
+    /// Why the merged log is incomplete from some point on; told once.
+    trouble: Option<JobDirError>,
     grown: Option<LogGrown>,
     /// Up to where readers see it.
     flushed: u64,
@@ -67,6 +70,7 @@ impl Merger {
             prefixed,
             files,
             streams: BTreeMap::new(),
+            trouble: None,
             grown,
             broken: false,
         }
@@ -155,9 +159,25 @@ impl Merger {
         }
         self.flushed = offset;
         // A full disk must not end the job; the ranks' own files and their errors tell of it.
-        self.broken |= self.writer.flush().is_err();
+        if !self.broken {
+            let flushed = self.writer.flush();
+            self.note(flushed);
+        }
         if let Some(LogGrown(grown)) = &self.grown {
             grown();
+        }
+    }
+
+    /// Why nothing more is merged, the first time it is asked.
+    pub(crate) fn take_trouble(&mut self) -> Option<JobDirError> {
+        self.trouble.take()
+    }
+
+    fn note(&mut self, outcome: Result<(), JobDirError>) {
+        if let Err(error) = outcome {
+            self.broken = true;
+            self.writer.discard();
+            self.trouble = Some(error);
         }
     }
 
@@ -184,7 +204,8 @@ impl Merger {
             prefix_len: u16::try_from(prefix_len).unwrap_or(0),
             continuation: false,
         };
-        self.broken |= self.writer.append(&piece, fill).is_err();
+        let appended = self.writer.append(&piece, fill);
+        self.note(appended);
     }
 }
 

@@ -119,6 +119,7 @@ async fn merged(logs_at_hand: bool) -> (String, u32) {
         tasks_dir: job.path().join("tasks"),
         task_slots: 1,
         pass_stdin: false,
+        warn: |_| {},
         logs_at_hand,
         log_grown: Some(LogGrown(Arc::new(grown))),
     };

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use herd_launch::{Pid, Signal, tree};
+use herd_testing::{pids, within};
 
 /// Five times the bound of I5.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -81,14 +82,12 @@ impl Guarded {
     }
 
     fn wait(&mut self) -> ExitStatus {
-        let started = Instant::now();
-        loop {
-            if let Some(status) = self.guard.try_wait().unwrap() {
-                return status;
-            }
-            assert!(started.elapsed() < DEADLINE, "the guard has not ended");
-            std::thread::yield_now();
-        }
+        let mut status = None;
+        until("the guard has ended", || {
+            status = self.guard.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
     }
 
     fn all_gone(&self) {
@@ -106,30 +105,15 @@ impl Drop for Guarded {
 }
 
 fn number(path: &Path) -> Option<Pid> {
-    Pid::from_raw(
-        fs::read_to_string(path)
-            .ok()?
-            .strip_suffix('\n')?
-            .parse()
-            .ok()?,
-    )
+    pids(path).first().and_then(|&pid| Pid::from_raw(pid))
 }
 
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < DEADLINE, "timed out: {what}");
-        let pause = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 2_000_000,
-        };
-        let _interrupted = rustix::event::poll(&mut [], Some(&pause));
-    }
+fn until(what: &str, condition: impl FnMut() -> bool) {
+    within(DEADLINE, what, condition);
 }
 
 fn state(pid: Pid) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    stat.rsplit(") ").next()?.chars().next()
+    herd_testing::state(pid.as_raw_nonzero().get())
 }
 
 #[test]

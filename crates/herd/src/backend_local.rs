@@ -2,7 +2,7 @@
 //!
 //! It translates between the command line's types and the backend's; it decides nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,6 +14,7 @@ use herd_backends::local::{self, DriveOptions};
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
+use herd_core::spec::SecretSource;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_link::session::Place;
@@ -46,6 +47,14 @@ pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedErr
     let yaml = input.job_yaml();
     let submitted = local::submit(home, &yaml, plan, &input.secrets.into_values())
         .map_err(|error| ExpectedError::failed("take the job", error))?;
+    // The job's secrets file has them now: neither this process nor those that it starts keep them
+    // where `/proc` shows them (I12).
+    for source in input.spec.secrets.values() {
+        if let SecretSource::Env(variable) = source {
+            herd_launch::sys::forget_variable(OsStr::new(variable))
+                .map_err(|error| ExpectedError::failed("take a secret out of sight", error))?;
+        }
+    }
     Ok(submitted.id)
 }
 
@@ -98,6 +107,8 @@ fn drive(
         executor: executor_program()?,
         pass_stdin,
         log_grown,
+        // A closed stderr is no reason to fail.
+        warn: |text| drop(writeln!(std::io::stderr(), "warning: {text}")),
     };
     runtime()?
         .block_on(local::drive(home, &dir, &options))

@@ -1,6 +1,8 @@
 //! Arrays from outside: attempts of their tasks, the limit, nodes that are idle or lost, logs and
 //! what `status` says meanwhile (issue A, point 8).
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod live;
 
 use std::fs;

@@ -95,8 +95,12 @@ pub async fn cancel(
         return Err(no_driver());
     }
     let pid = i32::try_from(driver.pid).unwrap_or(0);
-    kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|source| CancelError::Signal {
-        pid: driver.pid,
-        source,
-    })
+    let pid = Pid::from_raw(pid);
+    // One that its terminal stopped acts on the first only after the second.
+    kill(pid, Signal::SIGTERM)
+        .and_then(|()| kill(pid, Signal::SIGCONT))
+        .map_err(|source| CancelError::Signal {
+            pid: driver.pid,
+            source,
+        })
 }

@@ -40,6 +40,8 @@ pub struct DriveOptions {
     pub executor: Vec<OsString>,
     /// Whether a job with one rank reads this process's standard input.
     pub pass_stdin: bool,
+    /// Tells the user of something that does not end the job.
+    pub warn: fn(&str),
     /// Who is told when the job's merged log has grown.
     pub log_grown: Option<LogGrown>,
 }
@@ -131,7 +133,16 @@ pub async fn drive(
             return Err(error);
         }
     };
-    job.write_result(&result, DURABILITY)?;
+    match job.write_result(&result, DURABILITY) {
+        // The caller gets it; those who look later find no result and no driver.
+        Err(error @ JobDirError::DiskFull { .. }) => (options.warn)(&format!(
+            "{error}; job {} ended {} with exit code {}",
+            job.id().short(),
+            result.state,
+            result.exit_code
+        )),
+        other => other?,
+    }
     Ok(result)
 }
 
@@ -211,6 +222,7 @@ async fn attempts(
             executor: options.executor.clone(),
             key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
+            warn: options.warn,
             logs_at_hand: true,
             log_grown: options.log_grown.clone(),
             plan: plan.clone(),

@@ -115,6 +115,13 @@ impl RunLogWriter {
         Ok(())
     }
 
+    /// Forgets what waits to be written, where there is no space for it: it must not take what others
+    /// need more when some is free again.
+    pub fn discard(&mut self) {
+        self.data.buffer = Vec::new();
+        self.index.buffer = Vec::new();
+    }
+
     /// Bytes of text taken so far, over all attempts.
     pub fn offset(&self) -> u64 {
         self.offset

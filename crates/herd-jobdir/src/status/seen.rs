@@ -96,8 +96,11 @@ impl Seen {
                 self.warnings
                     .push(format!("gave up waiting for {wait}: {detail}"));
             }
-            EventKind::ServiceReady { .. } | EventKind::TaskRetried { .. } | EventKind::Unknown => {
-            }
+            EventKind::Paused
+            | EventKind::Resumed
+            | EventKind::ServiceReady { .. }
+            | EventKind::TaskRetried { .. }
+            | EventKind::Unknown => {}
         }
     }
 }

@@ -6,9 +6,11 @@
     reason = "clone, exec, fork and wait4 have no safe form; each block says why it is sound"
 )]
 
+mod environment;
 mod exec;
 mod process;
 
+pub use environment::forget_variable;
 pub(crate) use exec::{Exec, ExecFailure, Step};
 pub use process::{
     Fork, block_signals, fork, ignore_terminal_stops, is_ignored, raise_nofile,

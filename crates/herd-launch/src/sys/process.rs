@@ -111,11 +111,7 @@ pub enum Fork {
 /// Forks. Refused while this process has more than one thread, since the child would have copies of
 /// locks that nobody releases.
 pub fn fork() -> io::Result<Fork> {
-    use std::os::unix::fs::MetadataExt as _;
-    // `.`, `..` and one directory for each thread.
-    if std::fs::metadata("/proc/self/task")?.nlink() != 3 {
-        return Err(io::Error::other("the process already has several threads"));
-    }
+    require_one_thread()?;
     let parent = rustix::process::getpid();
     // SAFETY: this is the only thread, so the child's memory is that of a running program in which
     // no other thread holds a lock or is half-way through anything.
@@ -127,6 +123,16 @@ pub fn fork() -> io::Result<Fork> {
             None => Err(io::Error::other("fork returned no process")),
         },
     }
+}
+
+/// Fails where this process has more than one thread.
+pub(super) fn require_one_thread() -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    // `.`, `..` and one directory for each thread.
+    if std::fs::metadata("/proc/self/task")?.nlink() != 3 {
+        return Err(io::Error::other("the process already has several threads"));
+    }
+    Ok(())
 }
 
 /// Makes this process the one that orphaned descendants are given to. Process-wide: for programs.

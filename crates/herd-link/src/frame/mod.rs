@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::LinkError;
+use crate::resume::{Resume, Token};
 
 /// The most bytes of a frame's kind and body together.
 pub const MAX_FRAME: usize = 8 * 1024 * 1024;
@@ -16,6 +17,8 @@ const KIND_CLOSE: u8 = 0;
 const KIND_CONTROL: u8 = 1;
 const KIND_LOG: u8 = 2;
 const KIND_STDIO: u8 = 3;
+const KIND_RESUME: u8 = 4;
+const KIND_RECEIVED: u8 = 5;
 
 /// The close frame with its length.
 pub(crate) const CLOSE: [u8; 5] = [0, 0, 0, 1, KIND_CLOSE];
@@ -29,6 +32,11 @@ pub enum Frame {
     Log(LogFrame),
     /// A piece of an interactive session's input or output.
     Stdio(StdioFrame),
+    /// The first frame of each connection of a conversation that outlives its connections, and the
+    /// answer to it ([`crate::resume`]).
+    Resume(Resume),
+    /// How many frames of the conversation have been received so far.
+    Received(u64),
 }
 
 /// A piece of a log at a known place, so that it can arrive twice or be asked for again.
@@ -75,7 +83,33 @@ impl Frame {
             Self::Control(_) => "control",
             Self::Log(_) => "log",
             Self::Stdio(_) => "stdio",
+            Self::Resume(_) => "resume",
+            Self::Received(_) => "received",
         }
+    }
+
+    /// All whole frames at the beginning of a piece of plaintext, and the rest. Frames of kinds
+    /// unknown here are skipped; a close frame ends it. [`crate::Receiver`] is what reads a link;
+    /// this is for who has plaintext already.
+    pub fn read_all(mut plaintext: &[u8]) -> Result<(Vec<Self>, &[u8]), LinkError> {
+        let mut frames = Vec::new();
+        loop {
+            let used = match decode(plaintext)? {
+                Decoded::Frame(frame, used) => {
+                    frames.push(frame);
+                    used
+                }
+                Decoded::Unknown(used) => used,
+                Decoded::Incomplete | Decoded::Close => return Ok((frames, plaintext)),
+            };
+            plaintext = plaintext.get(used..).unwrap_or_default();
+        }
+    }
+
+    /// The frame as it stands in the plaintext. One over [`MAX_FRAME`] is refused.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, LinkError> {
+        let (head, payload) = self.encode()?;
+        Ok([head.as_bytes(), payload].concat())
     }
 
     /// The bytes before the payload (length, kind, fields), and the payload.
@@ -100,6 +134,16 @@ impl Frame {
                 head.push(&[stdio.stream]);
                 &stdio.bytes
             }
+            Self::Resume(resume) => {
+                head.push(&[KIND_RESUME]);
+                head.push(&resume.received.to_be_bytes());
+                &resume.token.0[..]
+            }
+            Self::Received(count) => {
+                head.push(&[KIND_RECEIVED]);
+                head.push(&count.to_be_bytes());
+                &[]
+            }
         };
         head.finish(payload.len())?;
         Ok((head, payload))
@@ -113,6 +157,8 @@ impl fmt::Debug for Frame {
             Self::Control(json) => write!(formatter, "Control({} bytes)", json.len()),
             Self::Log(log) => log.fmt(formatter),
             Self::Stdio(stdio) => stdio.fmt(formatter),
+            Self::Resume(resume) => write!(formatter, "Resume(received {})", resume.received),
+            Self::Received(count) => write!(formatter, "Received({count})"),
         }
     }
 }
@@ -219,6 +265,13 @@ pub(crate) fn decode(stream: &[u8]) -> Result<Decoded, LinkError> {
         KIND_CONTROL => Frame::Control(body.to_vec()),
         KIND_LOG => Frame::Log(decode_log(body).ok_or_else(|| malformed("log"))?),
         KIND_STDIO => Frame::Stdio(decode_stdio(body).ok_or_else(|| malformed("stdio"))?),
+        KIND_RESUME => Frame::Resume(decode_resume(body).ok_or_else(|| malformed("resume"))?),
+        KIND_RECEIVED => {
+            let count = body.first_chunk().filter(|_| body.len() == 8);
+            Frame::Received(u64::from_be_bytes(
+                *count.ok_or_else(|| malformed("received"))?,
+            ))
+        }
         _ => return Ok(Decoded::Unknown(LENGTH_BYTES + length)),
     };
     Ok(Decoded::Frame(frame, LENGTH_BYTES + length))
@@ -250,6 +303,14 @@ fn decode_stdio(body: &[u8]) -> Option<StdioFrame> {
         session: u32::from_be_bytes(*session),
         stream: *stream,
         bytes: bytes.to_vec(),
+    })
+}
+
+fn decode_resume(body: &[u8]) -> Option<Resume> {
+    let (received, token) = body.split_first_chunk()?;
+    Some(Resume {
+        token: Token(token.try_into().ok()?),
+        received: u64::from_be_bytes(*received),
     })
 }
 

@@ -29,6 +29,11 @@ pub(crate) fn examples() -> Vec<Frame> {
         log(Some(u32::MAX), b"x"),
         stdio(b"typed"),
         stdio(b""),
+        Frame::Resume(Resume {
+            token: Token([7; 16]),
+            received: 1 << 33,
+        }),
+        Frame::Received(u64::MAX),
     ]
 }
 
@@ -158,7 +163,7 @@ fn any_bytes_give_a_frame_or_an_error() {
             // Mostly plausible lengths and kinds, else the length check hides all the rest.
             let stated = u32::try_from(random() % 40).unwrap();
             bytes[..4].copy_from_slice(&stated.to_be_bytes());
-            bytes[4] %= 5;
+            bytes[4] %= 7;
         }
         match decode(&bytes) {
             Ok(Decoded::Frame(frame, used)) => {

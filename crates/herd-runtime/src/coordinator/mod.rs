@@ -3,6 +3,8 @@
 //! Pure: messages, lost connections, requests and time come in as values; what is to be done goes
 //! out as [`Action`]s. The driver does them.
 
+mod pause;
+
 use std::collections::BTreeMap;
 
 use herd_core::event::EventKind;
@@ -12,9 +14,10 @@ use herd_core::result::{AttemptEnd, Failure, RankResult, TaskResult};
 use herd_core::rootcause;
 use herd_core::spec::{JobType, SetupOn};
 use herd_core::state::AttemptState;
-use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult};
+use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult, VERSION};
 use herd_link::session::Place;
 
+use self::pause::Paused;
 use crate::array::{ArrayQueue, Ended, Order};
 use services::Services;
 
@@ -46,6 +49,11 @@ pub enum Action {
     Task(TaskResult),
     /// Write an event.
     Event(EventKind),
+    /// Break off with a node: it is lost, and is not to come back.
+    GiveUp {
+        /// Node index.
+        node: usize,
+    },
     /// The attempt is over.
     Finish(Box<AttemptEnd>),
 }
@@ -56,6 +64,8 @@ struct Node {
     name: String,
     hello: Option<Hello>,
     last_heard_ms: u64,
+    /// How its connection broke, until it is heard again.
+    broken: Option<String>,
     /// It has finished the present phase, or does not take part in it.
     done: bool,
     lost: bool,
@@ -91,6 +101,7 @@ pub struct Coordinator {
     services: Services,
     /// When the nodes must have ended; set with the first stop or with `finishing`.
     ending_by_ms: Option<u64>,
+    paused: Paused,
     results: BTreeMap<u32, RankResult>,
     /// Tasks of an array.
     array: Option<ArrayQueue>,
@@ -116,6 +127,7 @@ impl Coordinator {
                 name,
                 hello: None,
                 last_heard_ms: now_ms,
+                broken: None,
                 done: false,
                 lost: false,
             })
@@ -131,6 +143,7 @@ impl Coordinator {
             finishing: false,
             services: Services::default(),
             ending_by_ms: None,
+            paused: Paused::default(),
             results: BTreeMap::new(),
             array,
             actions: vec![Action::Event(EventKind::Attempt {
@@ -204,6 +217,11 @@ impl Coordinator {
                 hello.node
             ));
         }
+        if hello.version.abs_diff(VERSION) > 1 {
+            let reason = other_version(hello.version);
+            self.lost(index, &reason, now_ms);
+            return Err(reason);
+        }
         self.event(EventKind::NodeJoined {
             node: as_u32(index),
             name: hello.node.clone(),
@@ -223,12 +241,19 @@ impl Coordinator {
                 Phase::Run
             });
         }
+        self.pause_late(index);
         Ok(index)
     }
 
     /// A node is alive.
     pub fn heard(&mut self, node: usize, now_ms: u64) {
         self.nodes[node].last_heard_ms = now_ms;
+        self.nodes[node].broken = None;
+    }
+
+    /// A node's connection broke. It may come back as long as its silence is not too long.
+    pub fn broken(&mut self, node: usize, how: &str) {
+        self.nodes[node].broken = Some(how.to_owned());
     }
 
     /// A rank's process started.
@@ -353,13 +378,14 @@ impl Coordinator {
         self.advance(now_ms);
     }
 
-    /// A node's connection broke, its process died or it was silent for too long.
+    /// A node's process died, it took its leave, or it was silent for too long.
     pub fn lost(&mut self, node: usize, detail: &str, now_ms: u64) {
         if self.nodes[node].lost || self.stage == Stage::Finished {
             return;
         }
         self.nodes[node].lost = true;
         self.nodes[node].done = true;
+        self.actions.push(Action::GiveUp { node });
         if let Some(array) = &mut self.array {
             let ended = array.lost(node, now_ms);
             self.actions.extend(ended.into_iter().map(Action::Task));
@@ -429,12 +455,17 @@ impl Coordinator {
         for node in 0..self.nodes.len() {
             let silent = now_ms.saturating_sub(self.nodes[node].last_heard_ms);
             if self.nodes[node].hello.is_some() && !self.nodes[node].done && silent > SILENCE_MS {
-                self.lost(node, &format!("silent for {} s", silent / 1000), now_ms);
+                let seconds = silent / 1000;
+                let detail = match &self.nodes[node].broken {
+                    Some(how) => format!("{how}, and it did not come back within {seconds} s"),
+                    None => format!("silent for {seconds} s"),
+                };
+                self.lost(node, &detail, now_ms);
             }
         }
         if let Some(walltime) = self.plan.walltime.filter(|_| self.stop.is_none()) {
             let grace = self.plan.grace.ms.min(walltime.ms / 2);
-            if now_ms >= self.began_ms + walltime.ms - grace {
+            if self.paused.running_ms(self.began_ms, now_ms) >= walltime.ms - grace {
                 self.event(EventKind::CancelRequested {
                     by: "walltime".to_owned(),
                 });
@@ -554,6 +585,8 @@ impl Coordinator {
             return;
         }
         self.stop = Some(stop);
+        // To be ended, executors let go on what they had stopped.
+        self.paused.end(now_ms);
         self.start_tasks();
         self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
         self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
@@ -633,6 +666,14 @@ impl Coordinator {
     fn event(&mut self, event: EventKind) {
         self.actions.push(Action::Event(event));
     }
+}
+
+/// Why a peer of a release too far away is refused. One release older and newer are understood.
+pub(crate) fn other_version(version: u32) -> String {
+    format!(
+        "it speaks version {version} of the protocol, this herd version {VERSION}: install herd and \
+         herd-node of the same release"
+    )
 }
 
 fn as_u32(index: usize) -> u32 {

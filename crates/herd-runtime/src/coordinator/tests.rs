@@ -83,7 +83,11 @@ fn ended(rank: u32, code: u8, stopped: bool) -> RankResult {
 fn ends(actions: &[Action]) -> Vec<&AttemptEnd> {
     let ends = actions.iter().filter_map(|action| match action {
         Action::Finish(end) => Some(&**end),
-        Action::Assign { .. } | Action::Send { .. } | Action::Task(_) | Action::Event(_) => None,
+        Action::Assign { .. }
+        | Action::Send { .. }
+        | Action::Task(_)
+        | Action::Event(_)
+        | Action::GiveUp { .. } => None,
     });
     ends.collect()
 }
@@ -246,6 +250,135 @@ fn a_node_that_serves_and_does_not_end_is_lost() {
     coordinator.tick(20_010);
     let actions = coordinator.take_actions();
     assert_eq!(ends(&actions)[0].state, AttemptState::Failed);
+}
+
+fn sent(actions: &[Action], wanted: &FromCoordinator) -> usize {
+    let sent =
+        |action: &&Action| matches!(action, Action::Send { message, .. } if message == wanted);
+    actions.iter().filter(sent).count()
+}
+
+#[test]
+fn a_paused_job_is_neither_lost_nor_late_and_goes_on() {
+    let mut coordinator = started(Plan {
+        walltime: Some(Span::from_secs(60)),
+        ..plan()
+    });
+    coordinator.take_actions();
+    coordinator.pause(10_000);
+    coordinator.pause(10_001);
+    assert_eq!(
+        sent(&coordinator.take_actions(), &FromCoordinator::Pause),
+        2
+    );
+    for second in 10..3600 {
+        coordinator.heard(0, second * 1000);
+        coordinator.heard(1, second * 1000);
+        coordinator.tick(second * 1000);
+    }
+    assert!(coordinator.take_actions().is_empty());
+    coordinator.resume(3_600_000);
+    coordinator.tick(3_600_001);
+    let actions = coordinator.take_actions();
+    assert_eq!(sent(&actions, &FromCoordinator::Resume), 2);
+    assert_eq!(cancels(&actions), 0);
+    coordinator.phase_done(0, Phase::Run, None, 3_600_002);
+    coordinator.phase_done(1, Phase::Run, None, 3_600_002);
+    assert_eq!(ends(&coordinator.take_actions())[0].exit_code, 0);
+}
+
+#[test]
+fn a_paused_job_can_be_cancelled_and_its_nodes_lost() {
+    let mut coordinator = started(plan());
+    coordinator.pause(10);
+    coordinator.take_actions();
+    coordinator.cancel(15, None, 143, "signal 15", 20);
+    assert_eq!(cancels(&coordinator.take_actions()), 2);
+    coordinator.resume(21);
+    coordinator.pause(22);
+    assert!(coordinator.take_actions().is_empty());
+
+    let mut coordinator = started(plan());
+    coordinator.pause(10);
+    coordinator.heard(0, SILENCE_MS + 10);
+    coordinator.tick(SILENCE_MS + 10);
+    assert_eq!(cancels(&coordinator.take_actions()), 1);
+}
+
+#[test]
+fn a_node_that_comes_during_a_pause_is_paused() {
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let mut coordinator = Coordinator::new(plan(), names, GANG_MS, 2, 0);
+    coordinator.hello(hello("a"), 1).unwrap();
+    coordinator.pause(2);
+    coordinator.take_actions();
+    coordinator.hello(hello("b"), 3).unwrap();
+    let actions = coordinator.take_actions();
+    let last = actions.last().unwrap();
+    assert!(
+        matches!(last, Action::Send { node: 1, message } if *message == FromCoordinator::Pause),
+        "it is paused after it was told to start: {actions:?}"
+    );
+}
+
+#[test]
+fn a_node_whose_connection_broke_may_come_back_in_time() {
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.broken(0, "its connection broke: cut");
+    coordinator.heard(1, SILENCE_MS);
+    coordinator.tick(SILENCE_MS);
+    assert!(coordinator.take_actions().is_empty());
+    coordinator.heard(0, SILENCE_MS + 1);
+    coordinator.tick(SILENCE_MS + 2);
+    assert!(coordinator.take_actions().is_empty());
+}
+
+#[test]
+fn a_node_whose_connection_broke_and_that_does_not_come_back_is_lost() {
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.broken(0, "its connection broke: cut");
+    coordinator.heard(1, SILENCE_MS);
+    coordinator.tick(SILENCE_MS + 3);
+    let actions = coordinator.take_actions();
+    assert!(actions.contains(&Action::GiveUp { node: 0 }));
+    coordinator.phase_done(1, Phase::Run, None, SILENCE_MS + 4);
+    let actions = coordinator.take_actions();
+    let end = ends(&actions)[0];
+    let Some(Failure::NodeLost { node, detail }) = &end.failure else {
+        panic!("{end:?}");
+    };
+    assert_eq!(node, "a");
+    assert_eq!(
+        detail,
+        "its connection broke: cut, and it did not come back within 15 s"
+    );
+}
+
+#[test]
+fn releases_next_to_this_one_are_understood_and_others_refused_with_a_sentence() {
+    for (version, understood) in [
+        (VERSION - 1, true),
+        (VERSION, true),
+        (VERSION + 1, true),
+        (VERSION + 2, false),
+    ] {
+        let names = vec!["a".to_owned()];
+        let mut coordinator = Coordinator::new(plan(), names, GANG_MS, 2, 0);
+        let other = Hello {
+            version,
+            ..hello("a")
+        };
+        let answer = coordinator.hello(other, 1);
+        assert_eq!(answer.is_ok(), understood, "version {version}");
+        if let Err(reason) = answer {
+            assert!(reason.contains("install herd"), "{reason}");
+            // The job ends with that reason rather than with a time-out.
+            let actions = coordinator.take_actions();
+            assert_eq!(ends(&actions)[0].exit_code, 125);
+        }
+    }
 }
 
 /// An array of two tasks, whose task 0 failed and waits for a second try, and task 1 is done.

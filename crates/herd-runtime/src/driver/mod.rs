@@ -15,16 +15,18 @@ use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, TaskResult};
 use herd_core::spec::JobType;
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, TaskWriter};
+use herd_jobdir::{
+    AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
+};
 use herd_launch::cgroup::{Cgroup, Parent};
-use herd_link::message::{Assign, FromCoordinator, ToCoordinator};
+use herd_link::message::{Assign, FromCoordinator, ToCoordinator, VERSION};
 use herd_link::{Channel, Frame, Key, LinkError};
 use thiserror::Error;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections, Incoming};
-use crate::coordinator::{Action, Coordinator};
+use crate::coordinator::{Action, Coordinator, other_version};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
@@ -32,8 +34,9 @@ use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
 use crate::merge::Merger;
 use crate::ray;
+use crate::records::Records;
 use crate::session::relay::Relay;
-use crate::signals::Signals;
+use crate::signals::{Asked, Signals};
 
 /// After Release, executors may take this long before they are killed.
 const RELEASE_BOUND: Duration = Duration::from_secs(3);
@@ -80,6 +83,8 @@ pub struct Attempt {
     pub task_slots: u32,
     /// Whether the only rank gets this process's standard input.
     pub pass_stdin: bool,
+    /// Tells the user of something that does not end the job.
+    pub warn: fn(&str),
     /// Whether the executors write into this very directory, on this machine: the driver then reads
     /// the logs itself, and no byte of them travels over the link.
     pub logs_at_hand: bool,
@@ -165,6 +170,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .dir
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
+    let reserve = attempt.dir.reserve();
     let mut launches = Vec::new();
     for node in &attempt.nodes {
         launches.push(Launch {
@@ -220,9 +226,10 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         logs_at_hand: attempt.logs_at_hand,
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
+        records: Records::new(attempt.warn),
         end: None,
     };
-    driver.drive(signals).await
+    driver.drive(signals, reserve).await
 }
 
 /// A control group of the node's own with its limit.
@@ -284,11 +291,16 @@ struct Driver {
     logs_at_hand: bool,
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
+    records: Records,
     end: Option<AttemptEnd>,
 }
 
 impl Driver {
-    async fn drive(&mut self, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
+    async fn drive(
+        &mut self,
+        signals: &mut Signals,
+        reserve: Reserve,
+    ) -> Result<AttemptEnd, DriverError> {
         let mut beat = interval(HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -298,7 +310,12 @@ impl Driver {
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
                 self.remove_left();
-                self.dir.write_end(&end, self.durability)?;
+                reserve.release();
+                match self.dir.write_end(&end, self.durability) {
+                    // How the attempt ended is known here, and the caller gets it.
+                    Err(error @ JobDirError::DiskFull { .. }) => self.records.failed(&error),
+                    other => other?,
+                }
                 return Ok(end);
             }
             tokio::select! {
@@ -308,17 +325,13 @@ impl Driver {
                         self.handle(incoming);
                     }
                     self.merger.flush();
+                    if let Some(error) = self.merger.take_trouble() {
+                        self.records.failed(&error);
+                    }
                     self.act();
                     self.flush_tasks();
                 }
-                signal = signals.next() => {
-                    let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
-                    let by = format!("signal {signal}");
-                    // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                    let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
-                    let now = self.clock.now_ms();
-                    self.coordinator.cancel(signal, grace_ms, code, &by, now);
-                }
+                asked = signals.asked() => self.asked(asked),
                 (node, how) = self.executors.next_exit() => {
                     self.coordinator.lost(node, &how, self.clock.now_ms());
                     self.executors.end_orphans();
@@ -335,6 +348,24 @@ impl Driver {
                     self.coordinator.tick(now);
                 }
             }
+        }
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        let now = self.clock.now_ms();
+        match asked {
+            Asked::End(signal) => {
+                let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
+                let by = format!("signal {signal}");
+                // Without a guard nobody ends what is left after us: two seconds remain (I5).
+                let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
+                self.coordinator.cancel(signal, grace_ms, code, &by, now);
+            }
+            Asked::Pause => {
+                self.coordinator.pause(now);
+                guard::stop_guard();
+            }
+            Asked::Resume => self.coordinator.resume(now),
         }
     }
 
@@ -362,7 +393,10 @@ impl Driver {
                 self.clients.insert(id, now);
                 self.session_input(id, frame);
             }
-            (Incoming::Frame(Frame::Log(_) | Frame::Stdio(_)), _) => {}
+            (Incoming::Frame(_), _) => {}
+            (Incoming::Broken(how), Some(Peer::Node(node))) => self.coordinator.broken(node, &how),
+            // Nobody who has not said who he is may come back.
+            (Incoming::Broken(_), _) => self.connections.close(id),
             (Incoming::Ended(how), Some(Peer::Node(node))) => {
                 self.peers.remove(&id);
                 self.node_connections.remove(&node);
@@ -388,6 +422,11 @@ impl Driver {
                     .connections
                     .send(id, &FromCoordinator::Refused { reason }),
             },
+            ToCoordinator::Client { version } if version.abs_diff(VERSION) > 1 => {
+                let reason = other_version(version);
+                self.connections
+                    .send(id, &FromCoordinator::Refused { reason });
+            }
             ToCoordinator::Client { .. } => {
                 self.peers.insert(id, Peer::Client);
                 self.clients.insert(id, now);
@@ -435,7 +474,8 @@ impl Driver {
     fn flush_tasks(&mut self) {
         if let Some(tasks) = &mut self.tasks {
             // What cannot be written now is kept and tried again.
-            drop(tasks.flush());
+            let flushed = tasks.flush();
+            self.records.note(flushed);
         }
     }
 
@@ -447,19 +487,28 @@ impl Driver {
                     self.send(node, &FromCoordinator::Assign(Box::new(assign)));
                 }
                 Action::Send { node, message } => self.send(node, &message),
+                Action::GiveUp { node } => {
+                    if let Some(id) = self.node_connections.remove(&node) {
+                        self.connections.close(id);
+                    }
+                    // One whose connection broke before has no end to be told of.
+                    self.sessions_lost(node, "it was given up");
+                }
                 // A full disk must not end the job: the ranks' own records matter more.
                 Action::Event(kind) => {
                     let event = Event {
                         time_ms: self.clock.now_ms(),
                         kind,
                     };
-                    drop(self.events.write(&event));
+                    let written = self.events.write(&event);
+                    self.records.note(written);
                 }
                 Action::Task(result) => {
                     self.merger
                         .merge_task(&self.tasks_dir, &result, self.clock.now_ms());
                     if let Some(tasks) = &mut self.tasks {
-                        drop(tasks.push(&result));
+                        let pushed = tasks.push(&result);
+                        self.records.note(pushed);
                     }
                 }
                 Action::Finish(end) => self.end = Some(*end),

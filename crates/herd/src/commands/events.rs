@@ -179,6 +179,8 @@ fn describe(kind: &EventKind, names: &Names) -> (&'static str, String) {
             )
         }
         EventKind::CancelRequested { by } => ("cancel-requested", format!("by {by}")),
+        EventKind::Paused => ("paused", "stopped from its terminal".to_owned()),
+        EventKind::Resumed => ("resumed", "goes on".to_owned()),
         EventKind::BoundExpired { wait, detail } => ("bound-expired", format!("{wait}: {detail}")),
         EventKind::Warning { text } => ("warning", text.clone()),
         EventKind::Unknown => ("unknown", "an event of another release".to_owned()),

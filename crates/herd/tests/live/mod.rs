@@ -1,22 +1,20 @@
-//! Shared by the tests that run the built binary: a home of its own for each, waiting for
-//! conditions with a deadline, and looking at processes.
+//! Shared by the tests that run the built binary: a home of its own for each.
 
 #![allow(
     dead_code,
+    unused_imports,
     clippy::allow_attributes,
     reason = "each test binary uses its own part, some use all"
 )]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
+pub(crate) use herd_testing::{alive, children, eventually, pids, signal};
 use tempfile::TempDir;
-
-/// Bound on anything that should take well under a second.
-const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A home of its own for each test.
 pub(crate) struct Herd {
@@ -71,6 +69,25 @@ impl Herd {
         path
     }
 
+    /// The directory of the home's only job.
+    pub(crate) fn job_dir(&self) -> PathBuf {
+        let mut jobs = fs::read_dir(self.path("home/jobs")).unwrap();
+        jobs.next().unwrap().unwrap().path()
+    }
+
+    /// The events of the first attempt of the home's only job.
+    pub(crate) fn events(&self) -> String {
+        fs::read_to_string(self.job_dir().join("attempts/1/events.jsonl")).unwrap_or_default()
+    }
+
+    /// The address on which the coordinator of the home's only job listens.
+    pub(crate) fn coordinator(&self) -> SocketAddr {
+        let path = self.job_dir().join("attempts/1/driver.json");
+        let text = fs::read_to_string(path).unwrap();
+        let (_, rest) = text.split_once("\"address\":\"").unwrap();
+        rest.split('"').next().unwrap().parse().unwrap()
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -93,58 +110,6 @@ pub(crate) fn assert_code(output: &Output, code: i32) {
         "{}\n{}",
         stdout(output),
         stderr(output)
-    );
-}
-
-/// Waits for a condition; says which one did not come true.
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    while !condition() {
-        assert!(
-            Instant::now() < deadline,
-            "{what} did not come true within {DEADLINE:?}"
-        );
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-}
-
-/// Process ids that were written to a file, one a line.
-pub(crate) fn pids(path: &Path) -> Vec<i32> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines()
-        .filter_map(|line| line.trim().parse().ok())
-        .collect()
-}
-
-/// State letter and parent of a process.
-fn stat(pid: i32) -> Option<(String, i32)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = text.rsplit(')').next()?.split_whitespace();
-    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
-}
-
-/// Whether a process lives: zombies do not count.
-pub(crate) fn alive(pid: i32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != "Z" && state != "X")
-}
-
-/// Process ids of the children of `parent`.
-pub(crate) fn children(parent: i32) -> Vec<i32> {
-    fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|&pid| stat(pid).is_some_and(|(state, ppid)| ppid == parent && state != "Z"))
-        .collect()
-}
-
-pub(crate) fn signal(pid: i32, name: &str) {
-    assert!(
-        Command::new("kill")
-            .args([name, &pid.to_string()])
-            .status()
-            .unwrap()
-            .success()
     );
 }
 

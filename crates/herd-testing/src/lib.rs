@@ -1,0 +1,16 @@
+//! For tests alone: waiting for conditions with a deadline, looking at processes from outside, and
+//! a terminal. No crate uses it but in its `[dev-dependencies]`. Everything here fails the test
+//! that calls it rather than returning an error.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail the test that calls them"
+)]
+
+pub mod process;
+pub mod terminal;
+pub mod wait;
+
+pub use process::{alive, children, pids, signal, state};
+pub use terminal::Terminal;
+pub use wait::{eventually, within};

@@ -1,0 +1,111 @@
+//! A full disk under the job directory: the ranks' own error, not the job's end. The disk is a small
+//! file system of memory in a mount namespace, which root may make.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+mod live;
+
+use std::fs;
+use std::process::{Command, Output};
+
+use live::{Herd, assert_code, stderr, stdout};
+
+/// Runs herd with a home on a disk of `size`, then what `afterwards` says while that still exists.
+fn on_a_small_disk(herd: &Herd, size: &str, args: &[&str], afterwards: &str) -> Output {
+    let plain = herd.command(args);
+    fs::create_dir_all(herd.path("home")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o mode=0700,size={size} tmpfs home || exit 99\n\
+         \"$@\"; code=$?\n{afterwards}\nexit $code\n"
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", &script, "sh"])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .current_dir(herd.path(""));
+    for (name, value) in plain.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    // Whoever is not root makes a user namespace for it.
+    if !nix::unistd::geteuid().is_root() {
+        command = rooted(&command);
+    }
+    command.output().unwrap()
+}
+
+fn rooted(command: &Command) -> Command {
+    let mut rooted = Command::new("unshare");
+    rooted
+        .args(["--user", "--map-root-user"])
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        rooted.env(name, value.unwrap());
+    }
+    rooted.current_dir(command.get_current_dir().unwrap());
+    rooted
+}
+
+#[test]
+fn i8_a_full_disk_is_the_ranks_error_and_the_code_reaches_the_caller() {
+    let herd = Herd::new();
+    let script = "if [ $HERD_RANK = 0 ]; then\n\
+                  head -c 8000000 /dev/zero 2>/dev/null || { touch full; exit 5; }\n\
+                  else until [ -e full ]; do sleep 0.1; done; echo late; sleep 1; fi\n";
+    let output = on_a_small_disk(
+        &herd,
+        "4m",
+        &["run", "-N", "2", "--", "sh", "-c", script],
+        "cp home/jobs/*/result.json home/jobs/*/attempts/1/end .; ls home/jobs/* > files",
+    );
+    assert_code(&output, 5);
+    assert!(herd.path("full").exists(), "a rank has met the full disk");
+    let text = stderr(&output);
+    assert_eq!(text.matches("no space left").count(), 1, "{text}");
+    // The last records find the space that was held back for them.
+    let result = fs::read_to_string(herd.path("result.json")).unwrap();
+    assert!(result.contains("\"exit_code\":5"), "{result}");
+    assert!(
+        fs::read_to_string(herd.path("end"))
+            .unwrap()
+            .contains("rank-failed")
+    );
+    let files = fs::read_to_string(herd.path("files")).unwrap();
+    assert!(!files.contains("secrets.json"), "{files}");
+}
+
+#[test]
+fn ranks_that_do_not_fill_the_disk_themselves_go_on_to_their_end() {
+    let herd = Herd::new();
+    let script = "if [ $HERD_RANK = 0 ]; then head -c 8000000 /dev/zero > home/big 2>/dev/null; \
+                  touch full; fi\n\
+                  until [ -e full ]; do sleep 0.1; done\n\
+                  for i in 1 2 3; do echo $i; sleep 0.3; done; touch end.$HERD_RANK; exit 0\n";
+    let output = on_a_small_disk(
+        &herd,
+        "4m",
+        &["run", "-N", "2", "--", "sh", "-c", script],
+        "",
+    );
+    assert_code(&output, 0);
+    assert!(herd.path("end.0").exists() && herd.path("end.1").exists());
+    let text = stderr(&output);
+    // Whether herd itself had anything to write that no longer fitted is chance; it says so once.
+    assert!(text.matches("the job goes on").count() <= 1, "{text}");
+}
+
+#[test]
+fn a_disk_that_is_full_from_the_start_is_said_before_anything_runs() {
+    let herd = Herd::new();
+    let marker = herd.path("marker");
+    let output = on_a_small_disk(
+        &herd,
+        "4k",
+        &["run", "--", "touch", marker.to_str().unwrap()],
+        "",
+    );
+    assert_code(&output, 125);
+    let text = format!("{}{}", stdout(&output), stderr(&output));
+    assert!(text.contains("space"), "{text}");
+    assert!(!marker.exists());
+}
