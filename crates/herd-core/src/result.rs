@@ -76,6 +76,9 @@ pub enum Failure {
         node: String,
         /// What was observed.
         detail: String,
+        /// The last lines of what ended there, where a daemon of the job was the node's loss.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        last_lines: Vec<String>,
     },
     /// The driver was lost.
     DriverLost {

@@ -41,7 +41,7 @@ pub fn failure_title(failure: &Failure, node: &dyn Fn(u32) -> String) -> String 
             node(rank.node),
             rank.peak_kib / 1024
         ),
-        Failure::NodeLost { node, detail } => format!("node {node} was lost: {detail}"),
+        Failure::NodeLost { node, detail, .. } => format!("node {node} was lost: {detail}"),
         Failure::DriverLost { detail } => format!("the driver was lost: {detail}"),
         Failure::TimeLimit { seconds } => {
             format!("the time limit of {} passed", Span::from_secs(*seconds))
@@ -140,6 +140,7 @@ mod tests {
                 Failure::NodeLost {
                     node: "n7".into(),
                     detail: "silent for 15 s".into(),
+                    last_lines: Vec::new(),
                 },
                 "node n7 was lost: silent for 15 s",
             ),

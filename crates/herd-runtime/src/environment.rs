@@ -56,6 +56,11 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     if let Some(devices) = &assign.gpus {
         set("CUDA_VISIBLE_DEVICES", devices.join(","));
     }
+    if plan.job_type == JobType::Ray {
+        // The token itself is one of the secrets.
+        set("RAY_AUTH_MODE", "token".to_owned());
+        set("RAY_USAGE_STATS_ENABLED", "0".to_owned());
+    }
     env
 }
 
@@ -107,6 +112,10 @@ pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<
             }
             set("PET_MASTER_ADDR", meeting.address.clone());
             set("PET_MASTER_PORT", meeting.port.to_string());
+        }
+        (JobType::Ray, _) if meeting.port > 0 => {
+            let head = format!("{}:{}", meeting.address, meeting.port);
+            set("RAY_ADDRESS", head);
         }
         (JobType::Command | JobType::Mpi | JobType::Ray, _) => {}
     }

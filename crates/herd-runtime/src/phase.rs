@@ -9,14 +9,13 @@ use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
-use herd_core::spec::JobType;
 use herd_launch::cgroup::MemoryWatch;
 use herd_launch::follow::{FileId, Followed, Follower};
 use herd_launch::{
     Child, ExitInfo, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
 };
 use herd_link::LogFrame;
-use herd_link::message::{Assign, Phase, SetupResult};
+use herd_link::message::{Assign, Phase, ServiceFailure, SetupResult};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -42,6 +41,10 @@ pub(crate) enum PhaseEvent {
     Log(LogFrame),
     /// A rank ended.
     Ended(Box<RankResult>),
+    /// The daemon beside the ranks is up: where it is reached.
+    ServiceReady { address: String, port: u16 },
+    /// The daemon beside the ranks is of no use.
+    ServiceFailed(Box<ServiceFailure>),
     /// Every process has ended of a phase that is held.
     Idle,
     /// Every process has ended and every byte was told.
@@ -174,7 +177,6 @@ impl PhaseRun {
     /// Starts the phase. What cannot start is told as an end of its own.
     pub(crate) fn start(assign: &Assign, phase: Phase, meeting: &Meeting) -> Self {
         let mut run = Self::empty(assign, phase);
-        run.held = phase == Phase::Run && assign.node > 0 && assign.plan.job_type == JobType::Ray;
         let mut children = Vec::new();
         let started = match phase {
             Phase::Setup => run.start_setup(assign, &mut children),
@@ -277,6 +279,23 @@ impl PhaseRun {
         });
         self.group = Group::from_children(vec![child]);
         Ok(())
+    }
+
+    /// Starts the ranks of a phase that was held without processes, and holds it further.
+    pub(crate) fn start_held_ranks(&mut self, assign: &Assign, meeting: &Meeting) {
+        let mut children = Vec::new();
+        let started = self.start_ranks(assign, meeting, &mut children);
+        self.group = Group::from_children(children);
+        self.exhausted = false;
+        if !started {
+            self.stop_held(9, Duration::ZERO);
+        }
+    }
+
+    /// Asks the processes to end, and holds the phase nevertheless.
+    pub(crate) fn stop_held(&mut self, signal: i32, grace: Duration) {
+        self.stop(signal, grace);
+        self.held = true;
     }
 
     /// Whether all its processes have ended.

@@ -13,7 +13,7 @@ pub mod submit;
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
 pub use exec::{ExecError, exec};
-pub use submit::{SubmitError, Submitted, refusals, submit};
+pub use submit::{SubmitError, Submitted, submit};
 
 /// The backend's name in job files and records.
 pub const NAME: &str = "local";

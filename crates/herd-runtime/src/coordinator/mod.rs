@@ -19,6 +19,9 @@ use herd_link::session::Place;
 
 use self::pause::Paused;
 use crate::array::{ArrayQueue, Ended, Order};
+use services::Services;
+
+mod services;
 
 /// A node that says nothing for this long is lost.
 pub const SILENCE_MS: u64 = 15_000;
@@ -94,6 +97,8 @@ pub struct Coordinator {
     stop: Option<Stop>,
     /// The nodes that only serve were told that the run is over.
     finishing: bool,
+    /// The daemons that serve the ranks.
+    services: Services,
     /// When the nodes must have ended; set with the first stop or with `finishing`.
     ending_by_ms: Option<u64>,
     paused: Paused,
@@ -136,6 +141,7 @@ impl Coordinator {
             gang_timeout_ms,
             stop: None,
             finishing: false,
+            services: Services::default(),
             ending_by_ms: None,
             paused: Paused::default(),
             results: BTreeMap::new(),
@@ -272,6 +278,8 @@ impl Coordinator {
         if failed {
             self.begin_stop(Stop::Failed(None), SIGTERM, self.plan.grace.ms, now_ms);
         }
+        // Ray's workers end with the entry point and not after the head, which they would miss.
+        self.finish_serving(now_ms);
     }
 
     /// What earlier attempts of the job did of its array.
@@ -390,6 +398,7 @@ impl Coordinator {
         let failure = Failure::NodeLost {
             node: name,
             detail: detail.to_owned(),
+            last_lines: Vec::new(),
         };
         self.begin_stop(
             Stop::Failed(Some(failure)),
@@ -554,7 +563,8 @@ impl Coordinator {
         }
         let (leading, serving): (Vec<usize>, Vec<usize>) =
             (0..self.nodes.len()).partition(|&node| self.leads(node));
-        if leading.iter().any(|&node| !self.nodes[node].done) {
+        let entry_ended = self.plan.job_type == JobType::Ray && self.results.contains_key(&0);
+        if !entry_ended && leading.iter().any(|&node| !self.nodes[node].done) {
             return;
         }
         self.finishing = true;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use herd_core::event::Event;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, TaskResult};
+use herd_core::spec::JobType;
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{
     AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
@@ -32,6 +33,7 @@ use crate::guard;
 use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
 use crate::merge::Merger;
+use crate::ray;
 use crate::records::Records;
 use crate::session::relay::Relay;
 use crate::signals::{Asked, Signals};
@@ -118,6 +120,9 @@ pub enum DriverError {
         #[source]
         source: LinkError,
     },
+    /// The token of a Ray cluster could not be made.
+    #[error("could not make the Ray cluster's token")]
+    Token(#[source] LinkError),
     /// The limit of memory could not be set.
     #[error("could not limit the memory of {node} to {bytes} bytes")]
     Memory {
@@ -193,6 +198,11 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         attempt.task_slots,
         clock.now_ms(),
     );
+    let mut secrets = attempt.secrets;
+    if attempt.plan.job_type == JobType::Ray {
+        let token = Key::generate().map_err(DriverError::Token)?;
+        secrets.insert(ray::TOKEN.to_owned(), token.to_hex().to_string());
+    }
     coordinator.resume_tasks(&attempt.task_history);
     let mut driver = Driver {
         clock,
@@ -208,7 +218,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         node_connections: BTreeMap::new(),
         merger: Merger::new(&attempt.plan, attempt.run_log, files, attempt.log_grown),
         plan: attempt.plan,
-        secrets: attempt.secrets,
+        secrets,
         nodes: attempt.nodes,
         dir: attempt.dir,
         durability: attempt.durability,
@@ -299,6 +309,7 @@ impl Driver {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
+                self.remove_left();
                 reserve.release();
                 match self.dir.write_end(&end, self.durability) {
                     // How the attempt ended is known here, and the caller gets it.
@@ -444,6 +455,12 @@ impl Driver {
             ToCoordinator::PhaseDone { phase, setup } => {
                 self.coordinator.phase_done(node, phase, setup, now);
             }
+            ToCoordinator::ServiceReady { address, port } => {
+                self.coordinator.service_ready(node, &address, port);
+            }
+            ToCoordinator::ServiceFailed(failure) => {
+                self.coordinator.service_failed(node, *failure, now);
+            }
             ToCoordinator::Session(message) => self.session_of_node(node, message),
             ToCoordinator::NotUnderstood => self.coordinator.lost(node, OTHER_RELEASE, now),
             ToCoordinator::Heartbeat
@@ -502,6 +519,13 @@ impl Driver {
     fn send(&mut self, node: usize, message: &FromCoordinator) {
         if let Some(&id) = self.node_connections.get(&node) {
             self.connections.send(id, message);
+        }
+    }
+
+    /// Removes what executors that were killed could not.
+    fn remove_left(&self) {
+        if self.plan.job_type == JobType::Ray {
+            ray::directory::remove_left(&std::env::temp_dir());
         }
     }
 

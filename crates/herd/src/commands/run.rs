@@ -54,7 +54,7 @@ pub(super) fn say(input: &JobInput, printer: &mut Printer) {
     for warning in &input.warnings {
         printer.warn(warning);
     }
-    for note in &input.notes {
+    for note in input.notes.iter().chain(&input.plan_notes()) {
         printer.note(note);
     }
 }

@@ -198,15 +198,10 @@ impl JobInput {
         }
     }
 
-    /// The plan, or everything that this backend and this release cannot honour (I13).
+    /// The plan, or everything that this backend cannot honour (I13).
     fn planned(&self, submission: Submission) -> Result<Plan, Vec<Fault>> {
-        let mut refused = herd_backends::local::refusals(&self.spec);
-        match plan::plan(&self.spec, &backend_local::facts(), submission) {
-            Ok(plan) if refused.is_empty() => return Ok(plan),
-            Ok(_) => {}
-            Err(found) => refused.extend(found),
-        }
-        Err(refused.iter().map(refusal).collect())
+        plan::plan(&self.spec, &backend_local::facts(), submission)
+            .map_err(|refused| refused.iter().map(refusal).collect())
     }
 }
 

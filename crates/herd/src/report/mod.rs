@@ -129,7 +129,11 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
             }
             framed(lines, &title, &sections, context);
         }
-        Failure::SetupFailed { last_lines, .. } => {
+        // A daemon of the job that was the node's loss has written something.
+        Failure::NodeLost { last_lines, .. } if last_lines.is_empty() => {
+            lines.push(format!("herd: {title}"));
+        }
+        Failure::SetupFailed { last_lines, .. } | Failure::NodeLost { last_lines, .. } => {
             framed(
                 lines,
                 &title,
@@ -137,7 +141,7 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
                 context,
             );
         }
-        Failure::NodeLost { .. } | Failure::DriverLost { .. } | Failure::TimeLimit { .. } => {
+        Failure::DriverLost { .. } | Failure::TimeLimit { .. } => {
             lines.push(format!("herd: {title}"));
         }
     }
