@@ -9,6 +9,7 @@ pub mod exec;
 pub mod leases;
 pub mod machine;
 pub mod submit;
+mod waits;
 
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
