@@ -7,8 +7,9 @@ use herd_launch::Pid;
 use herd_link::message::{Assign, Phase};
 
 use crate::environment::Meeting;
+use crate::error_text::chain;
 use crate::mpi::run::MpiRun;
-use crate::phase::{PhaseEvent, PhaseRun, chain};
+use crate::phase::{PhaseEvent, PhaseRun};
 use crate::ray::run::RayRun;
 
 /// A running phase.

@@ -1,7 +1,5 @@
 //! `after` on this machine: a job waits for others and runs only if they ended as it asks.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-
 mod live;
 
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use super::directory::{Directory, remove_left};
 use super::machine::Machine;
 use super::ports::Claim;
 use super::{Part, address, argv, environment};
-use crate::phase::complete;
+use crate::inherited::complete;
 use crate::service::{Conditions, Service};
 
 /// How long a head or a worker may take; seconds where the machine is idle.

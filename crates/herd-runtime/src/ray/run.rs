@@ -12,7 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use super::Part;
 use super::node::RayNode;
 use crate::environment::Meeting;
-use crate::phase::{PhaseEvent, PhaseRun, chain, last_lines};
+use crate::error_text::chain;
+use crate::phase::{PhaseEvent, PhaseRun};
+use crate::rank_files::last_lines;
 use crate::service::ServiceEvent;
 
 /// What a daemon gets between TERM and KILL; Ray's head takes three seconds.
