@@ -36,6 +36,9 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     set("HERD_JOB_NAME", plan.name.clone());
     set("HERD_ATTEMPT", plan.attempt.to_string());
     set("HERD_NODE_RANK", assign.node.to_string());
+    // Of the node's first rank, for what runs once on a node: setup and commands inside the job.
+    set("HERD_RANK", assign.first_rank.to_string());
+    set("HERD_LOCAL_RANK", "0".to_owned());
     set("HERD_NODE_NAME", name_of(assign));
     set("HERD_NODE_IPS", addresses.clone());
     set("HERD_NUM_NODES", plan.nodes.to_string());
