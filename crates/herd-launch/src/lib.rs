@@ -12,6 +12,7 @@ pub mod pause;
 pub mod spawn;
 pub mod sys;
 pub mod tree;
+pub mod world;
 
 pub use rustix::process::{Pid, Signal};
 
