@@ -10,6 +10,7 @@ use herd_core::text::quoted;
 
 use super::{Surroundings, home_relative};
 use crate::error::Fault;
+use crate::text::shell_word;
 
 /// Refuses every mount that is not in place, with the command that puts it there.
 pub(crate) fn check(
@@ -64,12 +65,6 @@ fn problem(mount: &Mount, source: &PathBuf, target: &Path) -> Option<Fault> {
     }
 }
 
-/// A path as a shell's word.
 fn shell(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if text.chars().all(plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    shell_word(&path.display().to_string())
 }
