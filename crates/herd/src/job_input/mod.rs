@@ -6,6 +6,7 @@ pub(crate) mod backend;
 pub(crate) mod env_file;
 pub(crate) mod flags;
 pub(crate) mod mounts;
+pub(crate) mod program;
 pub(crate) mod secrets;
 pub(crate) mod source;
 pub(crate) mod written;

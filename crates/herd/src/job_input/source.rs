@@ -9,7 +9,7 @@ use herd_core::diagnostic::Diagnostics;
 use herd_core::skypilot::{self, Input, Mount};
 use herd_core::spec::JobSpec;
 
-use super::Surroundings;
+use super::{Surroundings, program};
 use crate::error::Fault;
 
 /// More than this is no job file; the parser refuses what it is given beyond its own limit.
@@ -60,6 +60,9 @@ pub(crate) fn read(
                 "to run a program rather than a job file: herd run -- {name}"
             )))
         })?;
+        if let Some(fault) = program::refuse(path, &full, &bytes) {
+            return Err(Refused::Unreadable(fault));
+        }
         let base = full
             .parent()
             .map_or_else(|| around.cwd.clone(), Path::to_path_buf);

@@ -224,3 +224,15 @@ fn a_skypilot_task_is_recognised_and_what_is_ignored_is_named() {
     );
     assert!(answer.err.contains("cloud"), "{}", answer.err);
 }
+
+#[test]
+fn a_program_is_not_read_as_a_job_file() {
+    let bench = Bench::new();
+    bench.file("train.py", b"import os\nprint(os.environ['HERD_RANK'])\n");
+    let answer = refused(&bench, &["run", "-N", "2", "train.py"]);
+    assert_eq!(
+        answer.err,
+        "error: nothing was started: 1 fault\n  train.py: is a program, not a job file\n\
+         hint: `herd run -- python3 train.py` runs it\n"
+    );
+}
