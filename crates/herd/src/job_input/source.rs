@@ -15,6 +15,9 @@ use crate::error::Fault;
 /// More than this is no job file; the parser refuses what it is given beyond its own limit.
 const MAX_BYTES: u64 = 4 << 20;
 
+/// What standard input is called in messages.
+pub(super) const STDIN: &str = "standard input";
+
 /// A job file that was read.
 #[derive(Debug)]
 pub(crate) struct JobFile {
@@ -51,7 +54,7 @@ pub(crate) fn read(
         let bytes = bounded(&mut *around.stdin, MAX_BYTES).map_err(|problem| {
             Refused::Unreadable(Fault::new(format!("standard input: {problem}")))
         })?;
-        (bytes, "standard input".to_owned(), around.cwd.clone())
+        (bytes, STDIN.to_owned(), around.cwd.clone())
     } else {
         let full = around.cwd.join(path);
         let name = path.display().to_string();
