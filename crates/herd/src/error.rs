@@ -175,7 +175,7 @@ impl ExpectedError {
                     .chain(["`herd ls --all` lists every job".to_owned()])
                     .collect()
             }
-            Self::AmbiguousJob { .. } => vec!["give more of the id".to_owned()],
+            Self::AmbiguousJob { .. } => vec!["give the id, or more of it".to_owned()],
             Self::NoJobs { .. } => {
                 vec!["`herd run -- COMMAND` runs a first one".to_owned()]
             }

@@ -6,7 +6,11 @@ use super::OutputArgs;
 use super::job::PrefixStyle;
 
 /// How a job is named on the command line, said once.
-const SELECTOR_HELP: &str = "Job: id, the end or the unambiguous beginning of one, name, or `last`";
+const SELECTOR_HELP: &str =
+    "Job: id, the end or the unambiguous beginning of one, name (the newest so called), or `last`";
+/// The same for commands that act on it.
+const ACTIVE_HELP: &str =
+    "Job: id, the end or the unambiguous beginning of one, name of one that runs, or `last`";
 
 /// `herd ls`.
 #[derive(Clone, Debug, Args)]
@@ -106,7 +110,7 @@ pub(crate) struct WaitArgs {
 /// `herd cancel`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CancelArgs {
-    #[arg(value_name = "JOB", required = true, num_args = 1.., help = SELECTOR_HELP)]
+    #[arg(value_name = "JOB", required = true, num_args = 1.., help = ACTIVE_HELP)]
     pub(crate) jobs: Vec<String>,
     /// Signal that asks ranks to end, by name or number
     #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
@@ -129,7 +133,7 @@ pub(crate) struct WhyArgs {
 /// `herd exec`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExecArgs {
-    #[arg(value_name = "JOB", help = SELECTOR_HELP)]
+    #[arg(value_name = "JOB", help = ACTIVE_HELP)]
     pub(crate) job: String,
     /// On the node and with the environment of this rank [default: 0]
     #[arg(long, value_name = "RANK", conflicts_with = "node")]

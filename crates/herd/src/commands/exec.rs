@@ -13,7 +13,7 @@ use crate::printer::Printer;
 /// Runs the command; its exit code.
 pub(crate) fn run(args: &ExecArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
-    let job = jobs::open(&home, &args.job)?;
+    let job = jobs::open_active(&home, &args.job)?;
     job.require_active("a command can only be run inside a job that runs")?;
     let place = match (args.rank, args.node) {
         (_, Some(node)) => Place::Node(node),

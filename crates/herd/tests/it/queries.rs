@@ -239,3 +239,51 @@ fn commands_that_need_a_running_job_say_so() {
         2
     );
 }
+
+#[test]
+fn a_name_of_several_jobs_that_run_is_not_guessed_by_commands_that_act() {
+    let bench = Bench::new();
+    let older = bench.job("train");
+    let newer = bench.job("train");
+    for args in [&["cancel", "train"][..], &["exec", "train", "--", "true"]] {
+        let answer = bench.ask(args);
+        assert_eq!(answer.code, 2, "{}", answer.err);
+        for part in [
+            &newer.id().short(),
+            &older.id().short(),
+            "hint: give the id",
+        ] {
+            assert!(answer.err.contains(part), "{part}: {}", answer.err);
+        }
+    }
+    // Of several, the one that is left.
+    Bench::finish(&newer, JobState::Succeeded, None, 0);
+    let answer = bench.ask(&["exec", "train", "--", "true"]);
+    assert!(answer.err.contains(&older.id().short()), "{}", answer.err);
+    Bench::finish(&older, JobState::Succeeded, None, 0);
+    let answer = bench.ask(&["cancel", "train"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains(&newer.id().short()), "{}", answer.err);
+}
+
+#[test]
+fn a_name_that_would_choose_another_job_is_refused() {
+    let bench = Bench::new();
+    for name in ["last", "20260131", "deadbeef"] {
+        let answer = bench.ask(&["render", "--name", name, "--", "true"]);
+        assert_eq!(answer.code, 2, "{name}");
+        for part in [
+            format!("--name `{name}`: "),
+            format!("hint: choose another, such as `job-{name}`"),
+        ] {
+            assert!(answer.err.contains(&part), "{part}: {}", answer.err);
+        }
+        bench.file("job.yaml", format!("name: {name}\nrun: a\n").as_bytes());
+        let answer = bench.ask(&["render", "job.yaml"]);
+        assert!(
+            answer.err.contains("job.yaml:1:7: name: "),
+            "{}",
+            answer.err
+        );
+    }
+}
