@@ -138,9 +138,9 @@ pub(crate) struct ExecArgs {
     /// On the node and with the environment of this rank [default: 0]
     #[arg(long, value_name = "RANK", conflicts_with = "node")]
     pub(crate) rank: Option<u32>,
-    /// On this node, by index
+    /// On this node, by index or name
     #[arg(long, value_name = "NODE")]
-    pub(crate) node: Option<u32>,
+    pub(crate) node: Option<String>,
     /// Command to run, after `--`
     #[arg(last = true, required = true, value_name = "CMD", action = ArgAction::Append)]
     pub(crate) command: Vec<String>,

@@ -287,3 +287,34 @@ fn a_name_that_would_choose_another_job_is_refused() {
         );
     }
 }
+
+#[test]
+fn ranks_nodes_and_tasks_that_cannot_exist_are_refused() {
+    let bench = Bench::new();
+    let ran = bench.ask(&["run", "-N", "2", "--name", "pair", "--", "echo", "hi"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    bench.file("array.yaml", b"name: many\narray: 0-3,7\nrun: echo hi\n");
+    let ran = bench.ask(&["run", "array.yaml"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for (job, args, said) in [
+        ("pair", ["--rank", "2"], "ranks 0 to 1"),
+        ("pair", ["--rank", "0,9"], "ranks 0 to 1"),
+        ("pair", ["--node", "7"], "node0, node1"),
+        ("pair", ["--node", "node7"], "node0, node1"),
+        ("pair", ["--task", "0"], "is no array"),
+        ("many", ["--task", "9"], "tasks 0-3,7"),
+        ("many", ["--rank", "0"], "--task"),
+        ("many", ["--stream", "stderr"], "one log"),
+        ("many", ["--node", "1"], "node0"),
+    ] {
+        let answer = bench.ask(&["logs", job, args[0], args[1]]);
+        assert_eq!(answer.code, 2, "{job} {args:?}: {}", answer.err);
+        assert!(answer.err.contains(said), "{said}: {}", answer.err);
+        assert!(answer.out.is_empty());
+    }
+    for node in ["1", "node1"] {
+        let shown = bench.ask(&["logs", "pair", "--node", node, "--prefix", "none"]);
+        assert_eq!((shown.code, shown.out.as_str()), (0, "hi\n"));
+    }
+    assert_eq!(bench.ask(&["logs", "many", "--task", "7"]).out, "hi\n");
+}
