@@ -200,7 +200,11 @@ fn i8_wait_ends_with_the_jobs_code() {
     let good = bench.job("good");
     Bench::finish(&good, JobState::Succeeded, None, 0);
     bench.failed_job("bad");
-    assert_eq!(bench.ask(&["wait", "good"]).code, 0);
+    let over = bench.ask(&["wait", "good"]);
+    assert_eq!(over.code, 0);
+    // A job that had ended is answered as one that ends while waited for.
+    let said = format!("herd: {} SUCCEEDED\n", good.id().short());
+    assert_eq!(over.err, said);
     assert_eq!(bench.ask(&["wait", "good", "bad"]).code, 3);
     assert_eq!(bench.ask(&["wait", "good", "nonsense"]).code, 2);
 }
