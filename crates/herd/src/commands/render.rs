@@ -12,6 +12,7 @@ use super::Outcome;
 use crate::cli::Format;
 use crate::cli::job::RenderArgs;
 use crate::error::ExpectedError;
+use crate::job_input::program::RENDERED;
 use crate::job_input::{self, JobInput};
 use crate::jobs;
 use crate::printer::{Printer, yaml};
@@ -52,12 +53,7 @@ fn machine(plan: &Plan) -> Result<Value, ExpectedError> {
 
 fn people(plan: &Plan, input: &JobInput, notes: &[String]) -> String {
     let mut out = String::new();
-    writeln!(
-        out,
-        "# What `herd run` would start on {}. Nothing was sent.",
-        plan.backend
-    )
-    .expect("a String takes everything");
+    writeln!(out, "{RENDERED} Nothing was sent.").expect("a String takes everything");
     for note in notes {
         writeln!(out, "# Note: {note}").expect("a String takes everything");
     }

@@ -26,7 +26,11 @@ pub(crate) fn open_home(given: Option<&Path>) -> Result<Home, ExpectedError> {
         Some(path) => Home::at(path),
         None => Home::from_env(),
     };
-    home.map_err(|error| ExpectedError::failed("use the directory for jobs", error))
+    home.map_err(|error| ExpectedError::Surroundings {
+        what: "use the directory for jobs",
+        source: error.into(),
+        hint: "choose another one with `--home DIR` or the variable HERD_HOME",
+    })
 }
 
 /// A span given to an option.
