@@ -1,5 +1,6 @@
 //! The commands that name jobs: what they ask, and how a job is named.
 
+use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 
 use super::OutputArgs;
@@ -12,6 +13,10 @@ const SELECTOR_HELP: &str =
 const ACTIVE_HELP: &str =
     "Job: id, the end or the unambiguous beginning of one, name of one that runs, or `last`";
 
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
+
 /// `herd ls`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LsArgs {
@@ -19,8 +24,19 @@ pub(crate) struct LsArgs {
     #[arg(short, long, conflicts_with = "number")]
     pub(crate) all: bool,
     /// Show at most this many jobs
-    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = at_least_one())]
     pub(crate) number: usize,
+    /// Only jobs in these states: `running`, `failed`, `active` for all that have not ended
+    #[arg(
+        long,
+        value_name = "STATES",
+        value_delimiter = ',',
+        help_heading = "Selection"
+    )]
+    pub(crate) state: Vec<String>,
+    /// Only jobs of this name
+    #[arg(long, value_name = "NAME", help_heading = "Selection")]
+    pub(crate) name: Option<String>,
     /// The answer's format.
     #[command(flatten)]
     pub(crate) output: OutputArgs,

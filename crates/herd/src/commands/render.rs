@@ -33,7 +33,7 @@ pub(crate) fn run(args: &RenderArgs, printer: &mut Printer) -> Outcome {
             let text = people(&plan, &input, &notes);
             printer.data(text.as_bytes());
         }
-        Format::Name => printer.line(&plan.name),
+        Format::Id => printer.line(&plan.name),
         Format::Json => printer.json(&machine(&plan)?)?,
         Format::Yaml => printer.data(yaml::render(&machine(&plan)?).as_bytes()),
     }

@@ -67,7 +67,12 @@ fn gc_removes_ended_jobs_alone() {
     let done = bench.job("done");
     Bench::finish(&done, JobState::Succeeded, None, 0);
     let newest = bench.failed_job("newest");
-    assert_eq!(bench.ask(&["gc", "-o", "name"]).out, "");
+    assert_eq!(bench.ask(&["gc", "-o", "id"]).out, "");
+    let nothing = bench.ask(&["gc"]);
+    assert_eq!(
+        (nothing.out.as_str(), nothing.err.as_str()),
+        ("", "herd: removed 0 jobs (0 B)\n")
+    );
     let args = ["gc", "--older-than", "1ms", "--keep", "1", "-o", "name"];
     let dry = bench.ask(&[&args[..], &["--dry-run"]].concat());
     assert_eq!(dry.out.trim(), done.id().to_string());

@@ -25,10 +25,10 @@ fn selectors_mean_one_job_or_say_what_they_could_mean() {
     bench.failed_job("other");
     let id = job.id().to_string();
     for selector in [id.as_str(), &job.id().short(), "digits"] {
-        let shown = bench.ask(&["status", selector, "-o", "name"]);
+        let shown = bench.ask(&["status", selector, "-o", "id"]);
         assert_eq!(shown.out.trim(), id, "{selector}: {}", shown.err);
     }
-    assert_ne!(bench.ask(&["status", "last", "-o", "name"]).out.trim(), id);
+    assert_ne!(bench.ask(&["status", "last", "-o", "id"]).out.trim(), id);
     let near = bench.ask(&["status", "digit"]);
     assert_eq!(near.code, 2);
     assert!(
@@ -321,4 +321,33 @@ fn ranks_nodes_and_tasks_that_cannot_exist_are_refused() {
         assert_eq!((shown.code, shown.out.as_str()), (0, "hi\n"));
     }
     assert_eq!(bench.ask(&["logs", "many", "--task", "7"]).out, "hi\n");
+}
+
+#[test]
+fn ls_shows_what_is_asked_for() {
+    let bench = Bench::new();
+    let waiting = bench.job("train");
+    bench.failed_job("train");
+    let good = bench.job("other");
+    Bench::finish(&good, JobState::Succeeded, None, 0);
+    let ids = |args: &[&str]| {
+        let answer = bench.ask(&[&["ls", "-o", "id"], args].concat());
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["--name", "train"]).len(), 2);
+    assert_eq!(ids(&["--state", "active"]), [waiting.id().to_string()]);
+    assert_eq!(ids(&["--state", "succeeded"]), [good.id().to_string()]);
+    assert_eq!(ids(&["--state", "Failed,succeeded"]).len(), 2);
+    assert_eq!(ids(&["--state", "failed", "--name", "other"]).len(), 0);
+    let one = bench.ask(&["ls", "--name", "train", "-n", "1", "-o", "id"]);
+    assert_eq!(one.out.lines().count(), 1);
+    assert!(one.err.contains("1 more"), "{}", one.err);
+    for wrong in [["--state", "sleeping"], ["-n", "0"]] {
+        assert_eq!(
+            bench.ask(&[&["ls"], &wrong[..]].concat()).code,
+            2,
+            "{wrong:?}"
+        );
+    }
 }
