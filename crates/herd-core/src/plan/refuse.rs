@@ -114,27 +114,36 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
     } else {
         1
     };
-    let mut fits = |key: &str, what: &str, wanted: Option<u32>, most: Option<u32>| {
-        let wanted = u64::from(wanted.unwrap_or(0)) * sharing;
-        if let Some(most) = most.filter(|most| wanted > u64::from(*most)) {
-            let reason = format!("asks for {wanted} {what}, and {place} has {most}");
-            let hint = if sharing > 1 {
-                "ask for fewer, or for fewer nodes: on one machine they share it"
-            } else {
-                "ask for fewer"
-            };
-            refuse(key, reason, hint);
-        }
-    };
+    let mut fits =
+        |key: &str, (one, many): (&str, &str), wanted: Option<u32>, most: Option<u32>| {
+            let wanted = u64::from(wanted.unwrap_or(0)) * sharing;
+            if let Some(most) = most.filter(|most| wanted > u64::from(*most)) {
+                let what = if wanted == 1 { one } else { many };
+                let has = if most == 0 {
+                    "none".to_owned()
+                } else {
+                    most.to_string()
+                };
+                let reason = format!("asks for {wanted} {what}, and {place} has {has}");
+                let hint = if most == 0 {
+                    "leave it out; `herd doctor` says what this machine has"
+                } else if sharing > 1 {
+                    "ask for fewer, or for fewer nodes: on one machine they share it"
+                } else {
+                    "ask for fewer"
+                };
+                refuse(key, reason, hint);
+            }
+        };
     fits(
         "resources.cpus",
-        "CPUs",
+        ("CPU", "CPUs"),
         spec.resources.cpus,
         facts.cpus_per_node,
     );
     fits(
         "resources.gpus",
-        "GPUs",
+        ("GPU", "GPUs"),
         spec.resources.gpus,
         facts.gpus_per_node,
     );
