@@ -46,31 +46,7 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
         let reason = "the ray backend is not available yet".to_owned();
         refuse("backend", reason, "use `type: ray` on local");
     }
-    if let Some(starter) = starter::find(spec) {
-        let shown = &starter.shown;
-        let (reason, hint) = match (spec.job_type, starter.of_mpi) {
-            (JobType::Mpi, true) => (
-                format!("has `{shown}`, which herd itself starts for `type: mpi`"),
-                "give the MPI program and its arguments alone; `nodes` and `procs_per_node` count \
-                 its ranks",
-            ),
-            (JobType::Pytorch, false) => (
-                format!(
-                    "`{shown}` starts ranks, and so does herd with `launcher: herd`: each of herd's \
-                     ranks would train on its own"
-                ),
-                "set `launcher: user`, which starts it once on each node, or give the training \
-                 program alone, `run: python train.py`",
-            ),
-            (_, true) => (
-                format!("`{shown}` starts MPI ranks, and each rank that herd starts would do so"),
-                "set `type: mpi` and give the MPI program and its arguments alone",
-            ),
-            (_, false) => (
-                format!("`{shown}` starts torch's ranks, and each of the MPI ranks would do so"),
-                "set `type: pytorch` and `launcher: user`",
-            ),
-        };
+    if let Some((reason, hint)) = own_starter(spec) {
         refuse("run", reason, hint);
     }
     if spec.image.is_some() && !facts.images {
@@ -155,4 +131,33 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
         );
     }
     refused
+}
+
+/// A launcher of ranks in a job whose ranks herd starts: why not, and what to change.
+fn own_starter(spec: &JobSpec) -> Option<(String, &'static str)> {
+    let starter = starter::find(spec)?;
+    let shown = &starter.shown;
+    Some(match (spec.job_type, starter.of_mpi) {
+        (JobType::Mpi, true) => (
+            format!("has `{shown}`, which herd itself starts for `type: mpi`"),
+            "give the MPI program and its arguments alone; `nodes` and `procs_per_node` count \
+             its ranks",
+        ),
+        (JobType::Pytorch, false) => (
+            format!(
+                "`{shown}` starts ranks, and so does herd with `launcher: herd`: each of herd's \
+                 ranks would train on its own"
+            ),
+            "set `launcher: user`, which starts it once on each node, or give the training \
+             program alone, `run: python train.py`",
+        ),
+        (_, true) => (
+            format!("`{shown}` starts MPI ranks, and each rank that herd starts would do so"),
+            "set `type: mpi` and give the MPI program and its arguments alone",
+        ),
+        (_, false) => (
+            format!("`{shown}` starts torch's ranks, and each of the MPI ranks would do so"),
+            "set `type: pytorch` and `launcher: user`",
+        ),
+    })
 }
