@@ -14,6 +14,7 @@ pub(super) struct Places {
     nodes: u32,
     ranks: Option<u32>,
     array: Option<Array>,
+    has_tasks: bool,
     /// Index and name of each node that joined.
     names: Vec<(u32, String)>,
 }
@@ -32,19 +33,20 @@ impl Places {
             nodes: plan.as_ref().map_or(summary, |plan| plan.nodes),
             ranks: plan.as_ref().map(herd_core::plan::Plan::world_size),
             array: plan.and_then(|plan| plan.array),
+            has_tasks: job.status.tasks.is_some(),
             names: joined.map(|node| (node.index, node.name.clone())).collect(),
         }
     }
 
     /// Whether the job is an array.
     pub(super) fn is_array(&self) -> bool {
-        self.array.is_some()
+        self.has_tasks || self.array.is_some()
     }
 
     /// Refuses ranks that the job has not; `value` is what was given.
     pub(super) fn check_ranks(&self, ranks: &[u32], value: &str) -> Result<(), ExpectedError> {
         if self.is_array() {
-            let problem = "the tasks of an array have no ranks; they are chosen with `herd logs --task INDEX`";
+            let problem = "the job is an array, whose tasks have no ranks; `--node` chooses a node";
             return Err(wrong("--rank", value, problem.to_owned()));
         }
         let absent = |number: u32| ranks.iter().any(|rank| *rank >= number);

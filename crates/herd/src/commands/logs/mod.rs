@@ -31,6 +31,9 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
         places.check_task(index)?;
         return task::run(args, &job, index, printer);
     }
+    if places.is_array() {
+        refuse_ranks(args)?;
+    }
     let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
     if args.follow {
@@ -80,6 +83,30 @@ fn unreadable(error: herd_jobdir::JobDirError) -> ExpectedError {
     ExpectedError::failed("read the job's output", error)
 }
 
+/// The tasks of an array are no ranks, and each has one log for both streams.
+fn refuse_ranks(args: &LogsArgs) -> Result<(), ExpectedError> {
+    let refused = |option, value: String, why: &str| {
+        Err(ExpectedError::BadOption {
+            option,
+            value,
+            source: format!("the job is an array: {why}").into(),
+        })
+    };
+    if let Some(rank) = &args.rank {
+        let why = "its tasks have indices; use `--task`";
+        return refused("--rank", rank.clone(), why);
+    }
+    if let Some(stream) = args.stream {
+        let name = match stream {
+            StreamArg::Stdout => "stdout",
+            StreamArg::Stderr => "stderr",
+        };
+        let why = "a task writes both streams into one log; leave `--stream` out";
+        return refused("--stream", name.to_owned(), why);
+    }
+    Ok(())
+}
+
 fn filter(args: &LogsArgs, places: &Places) -> Result<Filter, ExpectedError> {
     let ranks = match &args.rank {
         Some(value) => {
@@ -93,13 +120,6 @@ fn filter(args: &LogsArgs, places: &Places) -> Result<Filter, ExpectedError> {
         }
         None => Vec::new(),
     };
-    if args.stream.is_some() && places.is_array() {
-        return Err(ExpectedError::BadOption {
-            option: "--stream",
-            value: "of an array".to_owned(),
-            source: "each task writes both streams into one log".into(),
-        });
-    }
     Ok(Filter {
         ranks,
         node: args
