@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
-use super::{Outcome, interrupt};
 use super::places::Places;
+use super::{Outcome, interrupt};
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
