@@ -93,6 +93,9 @@ pub enum Failure {
     TimeLimit {
         /// The limit, seconds.
         seconds: u64,
+        /// How long before it the ranks were asked to end, milliseconds.
+        #[serde(default)]
+        early_ms: u64,
     },
 }
 

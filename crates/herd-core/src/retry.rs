@@ -117,7 +117,10 @@ mod tests {
             decide(Some(&rule), &setup(1), 0),
             Decision::Stop(StopReason::NotListed)
         );
-        let failure = Failure::TimeLimit { seconds: 5 };
+        let failure = Failure::TimeLimit {
+            seconds: 5,
+            early_ms: 0,
+        };
         assert_eq!(
             decide(Some(&rule), &failure, 0),
             Decision::Stop(StopReason::NotListed)

@@ -6,6 +6,7 @@ mod live;
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use live::{Herd, assert_code, eventually, pid_of, signal, stderr, stdout};
 
@@ -37,7 +38,16 @@ fn i8_exit_codes_reach_the_caller() {
 #[test]
 fn i8_the_time_limit_is_124() {
     let herd = Herd::new();
-    assert_code(&herd.run(&["run", "-t", "2s", "--", "sleep", "600"]), 124);
+    let begun = Instant::now();
+    let output = herd.run(&["run", "-t", "3s", "--", "sleep", "600"]);
+    assert_code(&output, 124);
+    // The program has the time that was asked for, all but a tenth.
+    assert!(begun.elapsed() >= Duration::from_millis(2700));
+    let said = stderr(&output);
+    assert!(
+        said.contains("limit of 3s was reached: asked to end 300ms before it"),
+        "{said}"
+    );
 }
 
 #[test]

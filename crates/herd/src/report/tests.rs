@@ -180,7 +180,10 @@ fn a_thousand_failing_ranks_do_not_flood_the_terminal() {
 
 #[test]
 fn arrays_and_refusals_say_so() {
-    let mut result = failed(Failure::TimeLimit { seconds: 1 });
+    let mut result = failed(Failure::TimeLimit {
+        seconds: 1,
+        early_ms: 0,
+    });
     result.tasks = Some(TaskCounts {
         total: 10,
         succeeded: 7,
@@ -191,7 +194,7 @@ fn arrays_and_refusals_say_so() {
     result.attempts = 2;
     let text = summary(&result, &context());
     assert!(
-        text.contains("in 2 attempts, 7 of 10 tasks succeeded, exit code 124"),
+        text.contains("in 2 attempts, 7 of 10 tasks succeeded, 2 failed, 1 stopped, exit code 124"),
         "{text}"
     );
 
