@@ -93,14 +93,19 @@ pub fn message(rank: &RankResult) -> Option<String> {
     Some(kept)
 }
 
+/// `signal 2 (SIGINT)`.
+pub fn signal(number: u8) -> String {
+    match signal::name_of(number) {
+        Some(name) => format!("signal {number} ({name})"),
+        None => format!("signal {number}"),
+    }
+}
+
 /// `exit code 3` or `signal 9 (SIGKILL)`.
 pub fn process_end(end: ProcessEnd) -> String {
     match end {
         ProcessEnd::Exited(code) => format!("exit code {code}"),
-        ProcessEnd::Signaled(number) => match signal::name_of(number) {
-            Some(name) => format!("signal {number} ({name})"),
-            None => format!("signal {number}"),
-        },
+        ProcessEnd::Signaled(number) => signal(number),
     }
 }
 

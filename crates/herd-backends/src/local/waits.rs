@@ -28,8 +28,8 @@ pub(super) enum Waited<T> {
     Ready(T),
     /// A signal asked for the job's end.
     Cancelled(i32),
-    /// What was waited for can not come any more.
-    InVain,
+    /// What was waited for can not come any more, and why.
+    InVain(String),
 }
 
 /// Waits until the jobs of `after` have ended as they must.
@@ -71,16 +71,21 @@ pub(super) async fn wait_for_others(
             AfterWhen::Any => true,
         };
         if !fits {
-            let text = format!(
-                "job {} ended {}: this job does not run",
+            let wants = match after.when {
+                AfterWhen::Failed => "fails",
+                AfterWhen::Ok | AfterWhen::Any => "succeeds",
+            };
+            let why = format!(
+                "job {} ended {}, and this one runs only if that {wants}",
                 id.short(),
                 result.state
             );
-            dir.event_writer()?.write(&Event {
-                time_ms: clock.now_ms(),
-                kind: EventKind::Warning { text },
-            })?;
-            return Ok(Waited::InVain);
+            let ended = EventKind::Job {
+                state: JobState::Cancelled,
+                why: Some(why.clone()),
+            };
+            note(dir, clock, ended)?;
+            return Ok(Waited::InVain(why));
         }
     }
     Ok(Waited::Ready(()))
@@ -174,12 +179,18 @@ fn share<T: Clone>(all: &[T], index: usize, each: u32) -> Vec<T> {
 /// a signal to this process is how a job is cancelled.
 pub(super) fn note_queued(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), DriveError> {
     dir.write_driver(&DriverInfo::of_this_process(String::new()))?;
+    let queued = EventKind::Job {
+        state: JobState::Queued,
+        why: Some(why.to_owned()),
+    };
+    note(dir, clock, queued)
+}
+
+/// Writes an event of a time when no attempt is under way.
+pub(super) fn note(dir: &AttemptDir, clock: &Clock, kind: EventKind) -> Result<(), DriveError> {
     dir.event_writer()?.write(&Event {
         time_ms: clock.now_ms(),
-        kind: EventKind::Job {
-            state: JobState::Queued,
-            why: Some(why.to_owned()),
-        },
+        kind,
     })?;
     Ok(())
 }

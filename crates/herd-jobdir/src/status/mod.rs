@@ -121,6 +121,11 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
         facts.liveness = facts.process.as_ref().map(DriverInfo::liveness);
         facts.end = attempt.read_end()?;
         facts.seen = seen::read_seen(attempt)?;
+        if attempt.number() > 1 {
+            // A job has run since its first attempt began.
+            let first = seen::read_seen(&job.attempt(1))?;
+            facts.seen.started_ms = first.started_ms.or(facts.seen.started_ms);
+        }
     }
     if facts.result.is_none() && facts.liveness == Some(Liveness::Dead) {
         // It may have written the result between the first look and its death.

@@ -16,13 +16,13 @@ use herd_core::result::{AttemptEnd, Failure};
 use herd_core::spec::JobType;
 use herd_jobdir::job::task_log_in;
 use herd_jobdir::{
-    AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
+    AttemptDir, DriverInfo, Durability, EventWriter, JobDir, JobDirError, Reserve, TaskWriter,
 };
 use herd_link::message::{Assign, FromCoordinator};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use self::attempt::{Attempt, DriverError, NodePlan};
+pub use self::attempt::{Attempt, DriverError, NodePlan, asked_by_signal};
 use self::attempt::{executor_argv, limit_memory};
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
@@ -124,6 +124,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         plan: attempt.plan,
         secrets,
         nodes: attempt.nodes,
+        job: attempt.job,
         dir: attempt.dir,
         durability: attempt.durability,
         pass_stdin: attempt.pass_stdin,
@@ -154,6 +155,7 @@ struct Driver {
     plan: Plan,
     secrets: BTreeMap<String, String>,
     nodes: Vec<NodePlan>,
+    job: JobDir,
     dir: AttemptDir,
     durability: Durability,
     pass_stdin: bool,
@@ -224,8 +226,7 @@ impl Driver {
         let now = self.clock.now_ms();
         match asked {
             Asked::End(signal) => {
-                let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
-                let by = format!("signal {signal}");
+                let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
                 let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
                 self.coordinator.cancel(signal, grace_ms, code, &by, now);

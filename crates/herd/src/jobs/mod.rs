@@ -157,7 +157,6 @@ impl Job {
 
     /// What a report needs to know about this job.
     pub(crate) fn report_context(&self, color: bool) -> Context {
-        let created = self.dir.id().created_ms();
         let status = &self.status;
         let nodes = status
             .nodes
@@ -175,7 +174,8 @@ impl Job {
                 .summary
                 .as_ref()
                 .map_or_else(String::new, |s| s.name.clone()),
-            started_ms: status.brief.started_ms.or(created).unwrap_or(0),
+            started_ms: status.brief.started_ms,
+            why: status.brief.why.clone(),
             nodes: names,
             log: self.log_path(),
             tasks: None,

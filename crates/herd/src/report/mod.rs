@@ -30,8 +30,10 @@ pub(crate) struct Context {
     pub(crate) short: String,
     /// Name of the job.
     pub(crate) name: String,
-    /// When the job was handed in, milliseconds since the Unix epoch.
-    pub(crate) started_ms: u64,
+    /// When its first attempt began, milliseconds since the Unix epoch; nothing ran before.
+    pub(crate) started_ms: Option<u64>,
+    /// Why it ended, where no failure says it.
+    pub(crate) why: Option<String>,
     /// Names of nodes by index; `node<i>` where one is missing.
     pub(crate) nodes: Vec<String>,
     /// Path of the merged log.
@@ -88,7 +90,20 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
     } else {
         state
     };
-    let took = text::span(result.ended_ms.saturating_sub(context.started_ms));
+    let took = context
+        .started_ms
+        .map_or("before it started".to_owned(), |started| {
+            format!(
+                "after {}",
+                text::span(result.ended_ms.saturating_sub(started))
+            )
+        });
+    let why = match &context.why {
+        Some(why) if result.failure.is_none() && result.rejection.is_none() => {
+            format!(" ({})", clean(why))
+        }
+        Some(_) | None => String::new(),
+    };
     let attempts = if result.attempts > 1 {
         format!(" in {} attempts", result.attempts)
     } else {
@@ -112,7 +127,7 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
         format!(", {succeeded} of {total} tasks succeeded{others}")
     });
     format!(
-        "herd: {} ({}) {state} after {took}{attempts}{tasks}, exit code {}, log {}",
+        "herd: {} ({}) {state} {took}{attempts}{why}{tasks}, exit code {}, log {}",
         clean(&context.name),
         context.short,
         result.exit_code,

@@ -10,7 +10,8 @@ fn context() -> Context {
     Context {
         short: "7f3a9c21".to_owned(),
         name: "digits".to_owned(),
-        started_ms: 1_000,
+        started_ms: Some(1_000),
+        why: None,
         nodes: vec!["node0".to_owned(), "node1".to_owned()],
         log: "/home/me/run.log".to_owned(),
         tasks: None,
@@ -39,6 +40,7 @@ fn failed(failure: Failure) -> JobResult {
     JobResult {
         state: JobState::Failed,
         rejection: None,
+        reason: None,
         exit_code: failure.exit_code(),
         failure: Some(failure),
         attempts: 1,
@@ -52,6 +54,7 @@ fn success_is_one_line() {
     let result = JobResult {
         state: JobState::Succeeded,
         rejection: None,
+        reason: None,
         failure: None,
         exit_code: 0,
         attempts: 1,
@@ -207,5 +210,29 @@ fn arrays_and_refusals_say_so() {
     assert!(
         text.starts_with("herd: the job was refused: local has no images\n"),
         "{text}"
+    );
+}
+
+#[test]
+fn what_never_ran_says_so_and_why() {
+    let result = JobResult {
+        state: JobState::Cancelled,
+        rejection: None,
+        failure: None,
+        reason: None,
+        exit_code: 130,
+        attempts: 0,
+        ended_ms: 3_500,
+        tasks: None,
+    };
+    let context = Context {
+        started_ms: None,
+        why: Some("asked for by herd cancel".to_owned()),
+        ..context()
+    };
+    assert_eq!(
+        summary(&result, &context),
+        "herd: digits (7f3a9c21) CANCELLED before it started (asked for by herd cancel), exit code \
+         130, log /home/me/run.log"
     );
 }
