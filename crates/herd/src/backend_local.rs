@@ -97,7 +97,7 @@ pub(crate) fn drive_foreground(
 fn drive(
     home: &Home,
     id: JobId,
-    pass_stdin: bool,
+    foreground: bool,
     log_grown: Option<LogGrown>,
 ) -> Result<JobResult, ExpectedError> {
     let dir = home
@@ -105,7 +105,8 @@ fn drive(
         .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
     let options = DriveOptions {
         executor: executor_program()?,
-        pass_stdin,
+        pass_stdin: foreground,
+        waits: foreground.then_some(|text| drop(writeln!(std::io::stderr(), "herd: {text}"))),
         log_grown,
         // A closed stderr is no reason to fail.
         warn: |text| drop(writeln!(std::io::stderr(), "warning: {text}")),

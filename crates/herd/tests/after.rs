@@ -141,3 +141,51 @@ fn a_job_cancelled_between_its_attempts_ends_as_any_other() {
     let output = run.wait_with_output();
     assert_code(&output.unwrap_or_else(|error| panic!("{error}")), 130);
 }
+
+#[test]
+fn i6_who_waits_in_front_of_a_job_is_told_what_it_waits_for() {
+    let herd = Herd::new();
+    submit(&herd, "until [ -e go ]; do sleep 0.05; done");
+    let file = second(&herd, "", "echo ran");
+    let file = file.to_str().unwrap_or_default();
+    let waiting: Vec<_> = [vec!["run", file], vec!["submit", "-f", file]]
+        .into_iter()
+        .map(|command| {
+            let stderr = herd.path(command[0]);
+            let child = herd
+                .command(&command)
+                .stderr(std::fs::File::create(&stderr).unwrap_or_else(|e| panic!("{e}")))
+                .spawn();
+            (stderr, child.unwrap_or_else(|e| panic!("{e}")))
+        })
+        .collect();
+    let said = |path: &PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    for (path, _) in &waiting {
+        eventually("it says what it waits for", || {
+            said(path).contains("herd: waits for job ")
+        });
+    }
+    herd.file("go", "");
+    for (path, mut child) in waiting {
+        assert!(child.wait().is_ok_and(|status| status.success()));
+        let said = said(&path);
+        assert_eq!(said.matches("waits for job").count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_job_inside_another_says_that_it_waits_for_that_one() {
+    let herd = Herd::new();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let all = cpus.to_string();
+    let inner = [env!("CARGO_BIN_EXE_herd"), "run", "-c", "1", "--", "true"];
+    let mut words = vec!["run", "-c", &all, "--"];
+    words.extend(inner);
+    let run = herd.start(&words);
+    eventually("the inner job says so", || {
+        stdout(&herd.run(&["ls", "-o", "json"])).contains("this job runs inside job")
+    });
+    signal(pid_of(&run), "-INT");
+    let output = run.wait_with_output().unwrap_or_else(|e| panic!("{e}"));
+    assert_code(&output, 130);
+}

@@ -10,6 +10,7 @@ use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult, TaskCounts};
 use herd_core::retry::{self, Decision};
+use herd_core::sentence;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError, tasks};
@@ -23,7 +24,7 @@ use tokio::time::{Instant, sleep_until};
 use super::DURABILITY;
 use super::leases::LeaseError;
 use super::machine;
-use super::waits::{Waited, lease, note, note_queued, wait_for_others};
+use super::waits::{Waited, Waits, lease, note, note_queued, wait_for_others};
 
 /// How long executors of this machine may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,6 +37,8 @@ pub struct DriveOptions {
     pub pass_stdin: bool,
     /// Tells the user of something that does not end the job.
     pub warn: fn(&str),
+    /// Tells the user what the job waits for, where somebody waits for it.
+    pub waits: Option<fn(&str)>,
     /// Who is told when the job's merged log has grown.
     pub log_grown: Option<LogGrown>,
 }
@@ -178,7 +181,8 @@ async fn attempts(
         reason: Some(reason),
         ..done(None, 0)
     };
-    match wait_for_others(home, &plan, first, signals, &clock).await? {
+    let mut waits = Waits::new(&clock, options.waits);
+    match wait_for_others(home, &plan, first, signals, &mut waits).await? {
         Waited::Ready(()) => {}
         Waited::Cancelled(signal) => return cancelled(signal, first),
         Waited::InVain(reason) => return Ok(in_vain(reason)),
@@ -186,7 +190,7 @@ async fn attempts(
     loop {
         let dir = job.attempt(plan.attempt);
         dir.create()?;
-        let (nodes, _lease) = match lease(&plan, &dir, signals, &clock).await? {
+        let (nodes, _lease) = match lease(&plan, &dir, signals, &mut waits).await? {
             Waited::Ready(leased) => leased,
             Waited::Cancelled(signal) => return cancelled(signal, &dir),
             Waited::InVain(reason) => return Ok(in_vain(reason)),
@@ -255,6 +259,13 @@ async fn attempts(
         next.write_plan(&plan, DURABILITY)?;
         let why = format!("retries after {} s", backoff.as_duration().as_secs_f32());
         note_queued(&next, &clock, &why)?;
+        if let (Some(tell), Some(failure)) = (options.waits, failure) {
+            let failed = sentence::failure(failure, &|node| format!("node{node}"));
+            tell(&format!(
+                "attempt {} failed, {why}: {failed}",
+                plan.attempt - 1
+            ));
+        }
         let until = Instant::now() + backoff.as_duration();
         tokio::select! {
             () = sleep_until(until) => {}

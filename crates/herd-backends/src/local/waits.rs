@@ -1,7 +1,7 @@
 //! What a local job waits for before it runs: other jobs, and the CPUs and GPUs that it asks for.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use herd_core::event::{Event, EventKind};
 use herd_core::plan::Plan;
@@ -15,12 +15,16 @@ use herd_runtime::driver::NodePlan;
 use herd_runtime::signals::Signals;
 use tokio::time::timeout;
 
+use super::announce::Announcer;
 use super::drive::DriveError;
 use super::leases::{DIRECTORY_VARIABLE, Lease, Leases, Need, Stock, Ticket};
 use super::machine::{self, Machine};
 
 /// How often a waiting job looks whether it may start.
 const QUEUE_POLL: Duration = Duration::from_millis(200);
+
+/// Names the job that a command runs in.
+const JOB_VARIABLE: &str = "HERD_JOB_ID";
 
 /// How waiting ended.
 pub(super) enum Waited<T> {
@@ -32,13 +36,46 @@ pub(super) enum Waited<T> {
     InVain(String),
 }
 
+/// What the job waits for, as its records and its user are told.
+pub(super) struct Waits<'a> {
+    clock: &'a Clock,
+    noted: String,
+    announcer: Announcer,
+    tell: Option<fn(&str)>,
+}
+
+impl<'a> Waits<'a> {
+    pub(super) fn new(clock: &'a Clock, tell: Option<fn(&str)>) -> Self {
+        Self {
+            clock,
+            noted: String::new(),
+            announcer: Announcer::new(Instant::now()),
+            tell,
+        }
+    }
+
+    /// To be called as long as the job waits.
+    fn note(&mut self, dir: &AttemptDir, why: &str) -> Result<(), DriveError> {
+        if why != self.noted {
+            note_queued(dir, self.clock, why)?;
+            why.clone_into(&mut self.noted);
+        }
+        if let Some(tell) = self.tell
+            && self.announcer.is_news(why, Instant::now())
+        {
+            tell(why);
+        }
+        Ok(())
+    }
+}
+
 /// Waits until the jobs of `after` have ended as they must.
 pub(super) async fn wait_for_others(
     home: &Home,
     plan: &Plan,
     dir: &AttemptDir,
     signals: &mut Signals,
-    clock: &Clock,
+    waits: &mut Waits<'_>,
 ) -> Result<Waited<()>, DriveError> {
     for after in &plan.after {
         let Ok(id) = home.select(&after.job) else {
@@ -48,19 +85,16 @@ pub(super) async fn wait_for_others(
             });
         };
         let other = home.open(id)?;
-        let mut noted = false;
+        let why = format!("waits for job {}", id.short());
         let result = loop {
             if let Some(result) = other.read_result()? {
                 break result;
             }
             // One whose driver died has ended, too, and nobody else may be there to say so.
-            if let Some(result) = finish_lost(&other, clock.now_ms())? {
+            if let Some(result) = finish_lost(&other, waits.clock.now_ms())? {
                 break result;
             }
-            if !noted {
-                note_queued(dir, clock, &format!("waits for job {}", id.short()))?;
-                noted = true;
-            }
+            waits.note(dir, &why)?;
             if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
                 return Ok(Waited::Cancelled(signal));
             }
@@ -84,7 +118,7 @@ pub(super) async fn wait_for_others(
                 state: JobState::Cancelled,
                 why: Some(why.clone()),
             };
-            note(dir, clock, ended)?;
+            note(dir, waits.clock, ended)?;
             return Ok(Waited::InVain(why));
         }
     }
@@ -96,7 +130,7 @@ pub(super) async fn lease(
     plan: &Plan,
     dir: &AttemptDir,
     signals: &mut Signals,
-    clock: &Clock,
+    waits: &mut Waits<'_>,
 ) -> Result<Waited<(Vec<NodePlan>, Option<Lease>)>, DriveError> {
     let names = (0..plan.nodes).map(|index| format!("node{index}"));
     // Where no group is writable, memory is accounting only, which `render` and `run` have said.
@@ -126,6 +160,9 @@ pub(super) async fn lease(
         user: std::env::var("USER").unwrap_or_default(),
         priority: plan.priority,
         created_ms: plan.job.created_ms().unwrap_or(0),
+        inside: std::env::var(JOB_VARIABLE)
+            .ok()
+            .and_then(|id| id.parse().ok()),
         need,
     };
     let stock = Stock {
@@ -133,16 +170,11 @@ pub(super) async fn lease(
         cpus: machine.cpus,
     };
     let mut waiting = Leases::open(directory.as_deref())?.enqueue(ticket, stock)?;
-    let mut noted = String::new();
     let lease = loop {
         if let Some(lease) = waiting.try_acquire()? {
             break lease;
         }
-        let why = waiting.why()?;
-        if why != noted {
-            note_queued(dir, clock, &why)?;
-            noted = why;
-        }
+        waits.note(dir, &waiting.why()?)?;
         if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
             return Ok(Waited::Cancelled(signal));
         }

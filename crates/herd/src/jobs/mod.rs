@@ -6,6 +6,7 @@ use std::path::Path;
 
 use herd_core::result::AttemptEnd;
 use herd_core::spec::{After, JobType};
+use herd_core::state::JobState;
 use herd_core::units::Span;
 use herd_jobdir::status::{DRIVER_LOST, TaskOverview};
 use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
@@ -129,6 +130,13 @@ impl Job {
             Some(why) => format!("{}, {why}", self.status.brief.state),
             None => self.status.brief.state.clone(),
         }
+    }
+
+    /// What it waits for, where it does.
+    pub(crate) fn waits_for(&self) -> Option<&str> {
+        let brief = &self.status.brief;
+        let queued = brief.state == JobState::Queued.to_string();
+        brief.why.as_deref().filter(|_| queued)
     }
 
     /// Refuses a job that does not run.
