@@ -4,12 +4,16 @@
 
 use crate::spec::{Command, JobSpec, JobType, Launcher, ProcsPerNode, SecretSource};
 use crate::text::quoted;
+use crate::units::Bytes;
 
 /// Characters of a job name, and of other names.
 const MAX_NAME: usize = 253;
 
 /// Bytes of one environment value; the kernel refuses 128 KiB and more for one string.
 const MAX_ENV_VALUE: usize = 128 * 1024 - 1;
+
+/// Least memory of a node that a job may ask for.
+const MIN_MEMORY: Bytes = Bytes(16 << 20);
 
 /// Options of sbatch that a job may add; everything that could bypass a quota or another key of
 /// the job file is absent.
@@ -122,6 +126,20 @@ pub fn path(text: &str) -> Result<(), Refusal> {
     }
     if text == "~" || text.starts_with("~/") {
         return Err(Refusal::new("`~` is not expanded here").with_hint("write the whole path"));
+    }
+    Ok(())
+}
+
+/// Memory of a node. Less than this leaves nothing for what herd itself runs there, which the
+/// kernel would end first.
+pub fn memory(size: Bytes) -> Result<(), Refusal> {
+    if size < MIN_MEMORY {
+        let least = MIN_MEMORY.approximate();
+        return Err(
+            Refusal::new(format!("is less than {least} for a node")).with_hint(format!(
+                "ask for at least {least}; `M` means MiB, `G` means GiB"
+            )),
+        );
     }
     Ok(())
 }
@@ -384,6 +402,10 @@ pub fn spec(spec: &JobSpec) -> Vec<Conflict> {
             value.map_or(Ok(()), |value| in_range(value, range)),
         );
     }
+    check(
+        "resources.memory".to_owned(),
+        spec.resources.memory.map_or(Ok(()), memory),
+    );
     if let ProcsPerNode::Count(count) = spec.procs_per_node {
         check(
             "procs_per_node".to_owned(),

@@ -15,7 +15,7 @@ use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
 use herd_core::spec::SecretSource;
-use herd_core::units::Span;
+use herd_core::units::{Bytes, Span};
 use herd_jobdir::{Home, JobDir};
 use herd_link::session::Place;
 use herd_runtime::driver::LogGrown;
@@ -34,7 +34,9 @@ pub(crate) fn facts() -> BackendFacts {
 fn look() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
+    let memory = local::machine::memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
     BackendFacts {
+        memory_per_node: memory.map(Bytes),
         memory_enforced: herd_launch::cgroup::Parent::find().is_some(),
         ..BackendFacts::local(cpus, crate::machine::gpu_devices().usable)
     }

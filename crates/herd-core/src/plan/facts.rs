@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobId;
 use crate::spec::{After, SetupOn};
+use crate::units::Bytes;
 
 /// What sort of backend it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub struct BackendFacts {
     pub gpus_per_node: Option<u32>,
     /// CPUs of one node (local: of the machine); absent where unknown.
     pub cpus_per_node: Option<u32>,
+    /// Memory of one node (local: of the machine); absent where unknown.
+    pub memory_per_node: Option<Bytes>,
     /// Whether a memory limit can be enforced.
     pub memory_enforced: bool,
     /// Most nodes of one job; absent where unknown.
@@ -66,6 +69,7 @@ impl BackendFacts {
             setup_on: SetupOn::First,
             gpus_per_node: Some(gpus),
             cpus_per_node: Some(cpus),
+            memory_per_node: None,
             memory_enforced: false,
             max_nodes: None,
             images: false,

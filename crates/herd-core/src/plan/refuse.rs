@@ -7,6 +7,7 @@ use super::facts::{BackendFacts, BackendKind};
 use super::resolve::procs_and_gpus;
 use super::starter;
 use crate::spec::{JobSpec, JobType, ProcsPerNode};
+use crate::units::Bytes;
 use crate::validate;
 
 /// A key that the backend cannot honour, or that contradicts another.
@@ -136,6 +137,18 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
         spec.resources.gpus,
         facts.gpus_per_node,
     );
+    let memory = spec.resources.memory.map_or(0, |memory| memory.0);
+    let together = Bytes(memory.saturating_mul(sharing));
+    if let Some(most) = facts.memory_per_node.filter(|most| together > *most) {
+        let (asked, most) = (together.approximate(), most.approximate());
+        let reason = format!("asks for {asked}, and {place} has {most}");
+        let hint = if sharing > 1 {
+            "ask for less, or for fewer nodes: on one machine they share it"
+        } else {
+            "ask for less"
+        };
+        refuse("resources.memory", reason, hint);
+    }
     if spec.procs_per_node == ProcsPerNode::Gpu && procs_and_gpus(spec, facts).0 == 0 {
         let reason =
             format!("is `gpu`, but the number of GPUs per node on {place} is 0 or unknown");
