@@ -49,7 +49,7 @@ pub(crate) fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, 
                 job: id.to_string(),
                 when: wanted.when,
             }),
-            Err(error) => faults.push(Fault::new(format!("after: {error}"))),
+            Err(error) => faults.push(Fault::of("after", error.to_string())),
         }
     }
     if faults.is_empty() {
