@@ -408,3 +408,29 @@ fn every_phase_has_the_variables_of_herd_and_of_skypilot() {
         assert_eq!(fs::read_to_string(herd.path(node)).unwrap(), first);
     }
 }
+
+#[test]
+fn counts_and_times_are_those_of_the_whole_job() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "retry: {max: 1, on: [rank-failed], backoff: 1s}\nrun: exit 3\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 3);
+    let said = stderr(&output);
+    assert!(
+        said.contains("attempt 1 failed, retries after 1 s: rank 0 failed first"),
+        "{said}"
+    );
+    let last = said.lines().find(|line| line.contains("in 2 attempts"));
+    let last = last.unwrap_or_else(|| panic!("{said}"));
+    // Both attempts took milliseconds; the pause between them is time of the job.
+    assert!(!last.contains(" ms in 2 attempts"), "{last}");
+    assert_code(&herd.run(&["run", "--", "no-such-program-anywhere"]), 127);
+    let status = stdout(&herd.run(&["status", "last"]));
+    let rank = status
+        .lines()
+        .find(|line| line.starts_with("0 ") && line.contains("127"));
+    assert!(rank.is_some_and(|line| line.contains(" - ")), "{status}");
+}

@@ -96,8 +96,8 @@ pub struct RankStatus {
     pub rank: u32,
     /// Node index.
     pub node: u32,
-    /// Its process on that node.
-    pub pid: u32,
+    /// Its process on that node; none where it could not start.
+    pub pid: Option<u32>,
     /// How it ended, once it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<ProcessEnd>,

@@ -259,7 +259,8 @@ fn rank_table(ranks: &[RankStatus], context: &Context) -> Table {
         table.row(vec![
             rank.rank.to_string(),
             context.node(rank.node),
-            rank.pid.to_string(),
+            rank.pid
+                .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             end,
         ]);
     }
