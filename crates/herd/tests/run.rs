@@ -434,3 +434,31 @@ fn counts_and_times_are_those_of_the_whole_job() {
         .find(|line| line.starts_with("0 ") && line.contains("127"));
     assert!(rank.is_some_and(|line| line.contains(" - ")), "{status}");
 }
+
+#[test]
+fn a_failure_that_retry_does_not_name_says_what_would() {
+    let herd = Herd::new();
+    for (rule, part) in [
+        (
+            "{max: 2}",
+            "without `retry.on` only node-lost and driver-lost are",
+        ),
+        (
+            "{max: 2, on: [time-limit]}",
+            "`retry.on` names only time-limit",
+        ),
+    ] {
+        for array in ["", "array: 0-1\n"] {
+            herd.file("job.yaml", &format!("retry: {rule}\n{array}run: exit 3\n"));
+            let output = herd.run(&["run", "job.yaml"]);
+            assert_code(&output, 3);
+            let whole = format!("not retried: {part}; this was rank-failed, or \"exit:3\"");
+            let said = stderr(&output);
+            assert!(said.contains(&whole), "{said}");
+            for question in ["why", "status"] {
+                let answer = stdout(&herd.run(&[question, "last"]));
+                assert!(answer.contains(&whole), "{answer}");
+            }
+        }
+    }
+}

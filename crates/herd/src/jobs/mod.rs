@@ -187,6 +187,7 @@ impl Job {
             nodes: names,
             log: self.log_path(),
             tasks: None,
+            note: self.not_retried(),
             width: width(),
             color,
         }
@@ -199,6 +200,14 @@ impl Job {
         }
         herd_jobdir::status::task_overview(&self.dir)
             .map_err(|error| ExpectedError::failed("read what became of the tasks", error))
+    }
+
+    /// Why a job that asks for retries was not retried, where its failure is none of those.
+    pub(crate) fn not_retried(&self) -> Option<String> {
+        let failure = self.status.failure.as_ref().filter(|_| self.is_ended())?;
+        // Every attempt has the first one's rule; without the plan there is nothing to say.
+        let plan = self.dir.attempt(1).read_plan().ok().flatten()?;
+        herd_core::retry::not_listed(plan.retry.as_ref(), failure)
     }
 
     /// Path of the merged log.

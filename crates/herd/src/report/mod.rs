@@ -38,6 +38,8 @@ pub(crate) struct Context {
     pub(crate) nodes: Vec<String>,
     /// Path of the merged log.
     pub(crate) log: String,
+    /// What else a person should know of the end.
+    pub(crate) note: Option<String>,
     /// The tasks of an array.
     pub(crate) tasks: Option<TaskOverview>,
     /// Columns of the terminal.
@@ -73,6 +75,9 @@ pub(crate) fn after_run(result: &JobResult, end: Option<&AttemptEnd>, context: &
             "herd: the job was refused: {}",
             clean(&rejection.detail)
         ));
+    }
+    if let Some(note) = &context.note {
+        lines.push(format!("herd: {}", clean(note)));
     }
     lines.push(summary(result, context));
     for command in next_commands(result, context) {

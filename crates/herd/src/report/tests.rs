@@ -15,6 +15,7 @@ fn context() -> Context {
         nodes: vec!["node0".to_owned(), "node1".to_owned()],
         log: "/home/me/run.log".to_owned(),
         tasks: None,
+        note: None,
         width: 60,
         color: false,
     }
