@@ -30,12 +30,16 @@ pub(crate) struct Context {
     pub(crate) short: String,
     /// Name of the job.
     pub(crate) name: String,
-    /// When the job was handed in, milliseconds since the Unix epoch.
-    pub(crate) started_ms: u64,
+    /// When its first attempt began, milliseconds since the Unix epoch; nothing ran before.
+    pub(crate) started_ms: Option<u64>,
+    /// Why it ended, where no failure says it.
+    pub(crate) why: Option<String>,
     /// Names of nodes by index; `node<i>` where one is missing.
     pub(crate) nodes: Vec<String>,
     /// Path of the merged log.
     pub(crate) log: String,
+    /// What else a person should know of the end.
+    pub(crate) note: Option<String>,
     /// The tasks of an array.
     pub(crate) tasks: Option<TaskOverview>,
     /// Columns of the terminal.
@@ -72,6 +76,9 @@ pub(crate) fn after_run(result: &JobResult, end: Option<&AttemptEnd>, context: &
             clean(&rejection.detail)
         ));
     }
+    if let Some(note) = &context.note {
+        lines.push(format!("herd: {}", clean(note)));
+    }
     lines.push(summary(result, context));
     for command in next_commands(result, context) {
         lines.push(format!("  {command}"));
@@ -88,7 +95,20 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
     } else {
         state
     };
-    let took = text::span(result.ended_ms.saturating_sub(context.started_ms));
+    let took = context
+        .started_ms
+        .map_or("before it started".to_owned(), |started| {
+            format!(
+                "after {}",
+                text::span(result.ended_ms.saturating_sub(started))
+            )
+        });
+    let why = match &context.why {
+        Some(why) if result.failure.is_none() && result.rejection.is_none() => {
+            format!(" ({})", clean(why))
+        }
+        Some(_) | None => String::new(),
+    };
     let attempts = if result.attempts > 1 {
         format!(" in {} attempts", result.attempts)
     } else {
@@ -112,7 +132,7 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
         format!(", {succeeded} of {total} tasks succeeded{others}")
     });
     format!(
-        "herd: {} ({}) {state} after {took}{attempts}{tasks}, exit code {}, log {}",
+        "herd: {} ({}) {state} {took}{attempts}{why}{tasks}, exit code {}, log {}",
         clean(&context.name),
         context.short,
         result.exit_code,

@@ -132,6 +132,13 @@ impl Waiting {
         if !holders.is_empty() {
             text.push_str(", held by ");
             text.push_str(&name_some(&holders));
+            let inside = self.ticket.inside.as_ref();
+            if let Some(outer) = holders.iter().find(|entry| Some(&entry.job) == inside) {
+                let outer = outer.job.short();
+                text.push_str(&format!(
+                    "; this job runs inside job {outer}, which keeps its own"
+                ));
+            }
         }
         Ok(match self.ahead()? {
             0 => text,
