@@ -1,5 +1,6 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
+mod cancelled;
 mod choose;
 mod row;
 
