@@ -66,7 +66,7 @@ pub fn decide(retry: Option<&Retry>, failure: &Failure, used: u32) -> Decision {
 /// where the job asks for no retries or the failure is listed.
 pub fn not_listed(retry: Option<&Retry>, failure: &Failure) -> Option<String> {
     let retry = retry.filter(|retry| retry.max > 0 && !listed(retry, failure))?;
-    let names: Vec<String> = retry.on.iter().map(on_name).collect();
+    let names: Vec<String> = retry.on.iter().map(|on| on_name(*on)).collect();
     let which = if names.is_empty() {
         let default: Vec<&str> = DEFAULT_ON.iter().map(|kind| kind.name()).collect();
         format!("without `retry.on` only {} are", default.join(" and "))
@@ -79,7 +79,7 @@ pub fn not_listed(retry: Option<&Retry>, failure: &Failure) -> Option<String> {
     ))
 }
 
-fn on_name(on: &RetryOn) -> String {
+fn on_name(on: RetryOn) -> String {
     match on {
         RetryOn::Reason(kind) => kind.name().to_owned(),
         RetryOn::Exit(code) => format!("\"exit:{code}\""),

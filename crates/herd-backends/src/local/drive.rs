@@ -16,7 +16,7 @@ use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError, tasks};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, asked_by_signal};
+use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, NodePlan, asked_by_signal};
 use herd_runtime::signals::Signals;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
@@ -195,15 +195,7 @@ async fn attempts(
             Waited::Cancelled(signal) => return cancelled(signal, &dir),
             Waited::InVain(reason) => return Ok(in_vain(reason)),
         };
-        for node in &nodes {
-            dir.setup_log(&node.name)?;
-        }
-        if let Some(array) = &plan.array {
-            job.create_task_dirs(&array.indices)?;
-        }
-        for rank in 0..plan.world_size() {
-            dir.create_rank(rank)?;
-        }
+        make_room(job, &dir, &plan, &nodes)?;
         let attempt = Attempt {
             secrets: secrets.clone(),
             key: key.clone(),
@@ -272,6 +264,25 @@ async fn attempts(
             signal = signals.next() => return cancelled(signal, &next),
         }
     }
+}
+
+/// Makes what an attempt writes into: logs of nodes, ranks and tasks.
+fn make_room(
+    job: &JobDir,
+    dir: &AttemptDir,
+    plan: &Plan,
+    nodes: &[NodePlan],
+) -> Result<(), DriveError> {
+    for node in nodes {
+        dir.setup_log(&node.name)?;
+    }
+    if let Some(array) = &plan.array {
+        job.create_task_dirs(&array.indices)?;
+    }
+    for rank in 0..plan.world_size() {
+        dir.create_rank(rank)?;
+    }
+    Ok(())
 }
 
 /// Tasks by outcome, for an array.

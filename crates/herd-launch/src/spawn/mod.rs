@@ -2,6 +2,7 @@
 //! and adds nothing to the environment it is given.
 
 mod error;
+mod look;
 mod spec;
 mod streams;
 
@@ -17,6 +18,7 @@ use rustix::thread::CpuSet;
 use crate::child::Child;
 use crate::sys::{Exec, ExecFailure, Step};
 pub use error::SpawnError;
+pub use look::look_for_program;
 pub use spec::{Output, ProcessSpec, Stdin};
 use streams::{open_output, open_stdin};
 

@@ -188,11 +188,7 @@ fn task_counts(tasks: &TaskOverview) -> String {
         (counts.stopped, "stopped"),
         (tasks.not_started, "not started"),
     ];
-    let others: String = others
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, what)| format!(", {number} {what}"))
-        .collect();
+    let others = report::counted(&others);
     format!(
         "{} succeeded, {} failed{others}, of {}",
         counts.succeeded, counts.failed, counts.total

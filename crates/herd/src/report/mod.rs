@@ -95,14 +95,13 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
     } else {
         state
     };
-    let took = context
-        .started_ms
-        .map_or("before it started".to_owned(), |started| {
-            format!(
-                "after {}",
-                text::span(result.ended_ms.saturating_sub(started))
-            )
-        });
+    let took = match context.started_ms {
+        Some(started) => {
+            let took = result.ended_ms.saturating_sub(started);
+            format!("after {}", text::span(took))
+        }
+        None => "before it started".to_owned(),
+    };
     let why = match &context.why {
         Some(why) if result.failure.is_none() && result.rejection.is_none() => {
             format!(" ({})", clean(why))
@@ -121,11 +120,7 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
             (tasks.stopped, "stopped"),
             (tasks.total.saturating_sub(begun), "not started"),
         ];
-        let others: String = others
-            .into_iter()
-            .filter(|(number, _)| *number > 0)
-            .map(|(number, what)| format!(", {number} {what}"))
-            .collect();
+        let others = counted(&others);
         let TaskCounts {
             succeeded, total, ..
         } = tasks;
@@ -138,6 +133,17 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
         result.exit_code,
         clean(&context.log)
     )
+}
+
+/// The counts that are not zero, each with its word and a comma before it.
+pub(crate) fn counted(counts: &[(u32, &str)]) -> String {
+    let mut text = String::new();
+    for (number, what) in counts.iter().filter(|(number, _)| *number > 0) {
+        for part in [", ", &number.to_string(), " ", what] {
+            text.push_str(part);
+        }
+    }
+    text
 }
 
 /// One sentence that says why an attempt failed.

@@ -135,9 +135,9 @@ impl Waiting {
             let inside = self.ticket.inside.as_ref();
             if let Some(outer) = holders.iter().find(|entry| Some(&entry.job) == inside) {
                 let outer = outer.job.short();
-                text.push_str(&format!(
-                    "; this job runs inside job {outer}, which keeps its own"
-                ));
+                text.push_str("; this job runs inside job ");
+                text.push_str(&outer);
+                text.push_str(", which keeps its own");
             }
         }
         Ok(match self.ahead()? {
