@@ -89,6 +89,21 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
             refuse(key, reason, "remove it, or submit through a server");
         }
     }
+    refused.extend(amounts(spec, facts));
+    refused
+}
+
+/// Amounts that the place does not have.
+fn amounts(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported> {
+    let mut refused = Vec::new();
+    let place = &facts.name;
+    let mut refuse = |key: &str, reason: String, hint: &str| {
+        refused.push(Unsupported {
+            key: key.to_owned(),
+            reason,
+            hint: hint.to_owned(),
+        });
+    };
     if let Some(most) = facts.max_nodes.filter(|most| spec.nodes > *most) {
         refuse(
             "nodes",
