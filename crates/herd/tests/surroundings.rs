@@ -1,8 +1,6 @@
 //! Whatever surroundings herd is started in: namespaces, dispositions that a parent has left, jobs
 //! that somebody removes meanwhile.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-
 mod live;
 
 use std::process::{Command, Stdio};
