@@ -17,7 +17,7 @@ use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
 use herd_core::spec::SecretSource;
-use herd_core::units::Span;
+use herd_core::units::{Bytes, Span};
 use herd_jobdir::{Home, JobDir};
 use herd_link::session::Place;
 use herd_runtime::driver::LogGrown;
@@ -37,9 +37,14 @@ pub(crate) fn facts() -> BackendFacts {
 fn look() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
+    // Those that are leased: what the environment names comes first.
+    let gpus = local::machine::gpus(&|name| std::env::var(name).ok(), Path::new("/dev"));
+    let gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+    let memory = local::machine::memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
     BackendFacts {
+        memory_per_node: memory.map(Bytes),
         memory_enforced: herd_launch::cgroup::Parent::find().is_some(),
-        ..BackendFacts::local(cpus, crate::machine::gpu_devices().usable)
+        ..BackendFacts::local(cpus, gpus)
     }
 }
 
@@ -100,7 +105,7 @@ pub(crate) fn drive_foreground(
 fn drive(
     home: &Home,
     id: JobId,
-    pass_stdin: bool,
+    foreground: bool,
     log_grown: Option<LogGrown>,
 ) -> Result<JobResult, ExpectedError> {
     let dir = home
@@ -108,7 +113,8 @@ fn drive(
         .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
     let options = DriveOptions {
         executor: executor_program()?,
-        pass_stdin,
+        pass_stdin: foreground,
+        waits: foreground.then_some(|text| drop(writeln!(std::io::stderr(), "herd: {text}"))),
         log_grown,
         // A closed stderr is no reason to fail.
         warn: |text| drop(writeln!(std::io::stderr(), "warning: {text}")),

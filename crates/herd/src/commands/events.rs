@@ -41,6 +41,7 @@ pub(crate) fn run(args: &EventsArgs, home: Option<&Path>, printer: &mut Printer)
     let mut offset = 0;
     let mut names = Names::default();
     loop {
+        jobs::require_present(&job)?;
         // Before reading: what was written before the end is then certainly read.
         let over = herd_jobdir::status::is_over(&job).map_err(failed)?;
         let latest = job

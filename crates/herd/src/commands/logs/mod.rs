@@ -6,8 +6,9 @@ pub(super) mod shape;
 mod task;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use herd_backends::local::Announcer;
 use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
 use super::places::Places;
@@ -66,6 +67,7 @@ fn follow(
 ) -> Result<(), ExpectedError> {
     let mut follow = Follow::new(job.dir.path(), filter);
     let mut text = Vec::new();
+    let mut announcer = Announcer::new(Instant::now());
     while !printer.is_closed() {
         match follow.next(IDLE).map_err(unreadable)? {
             Followed::Entry(entry) => {
@@ -74,7 +76,12 @@ fn follow(
             Followed::Idle => {
                 printer.flush();
                 // A driver that died writes no end; reading the status writes it in its place.
-                jobs::read(job.dir.clone())?;
+                let now = jobs::read(job.dir.clone())?;
+                if let Some(why) = now.waits_for()
+                    && announcer.is_news(why, Instant::now())
+                {
+                    printer.note(why);
+                }
             }
             Followed::Ended => return Ok(()),
         }
