@@ -29,7 +29,7 @@ fn a_rank_that_takes_its_time_is_explained_and_a_second_ctrl_c_kills_it() {
     assert_code(&run.wait_with_output().unwrap(), 130);
     let why = stdout(&herd.run(&["why"]));
     assert!(
-        why.contains("CANCELLED: cancelled by signal 2 (SIGINT) after "),
+        why.contains("CANCELLED: asked for by signal 2 (SIGINT)"),
         "{why}"
     );
 }
@@ -73,10 +73,7 @@ fn i5_ctrl_c_to_one_who_follows_says_that_the_job_goes_on() {
     assert_code(&herd.run(&["cancel", "nap"]), 0);
     assert_code(&herd.run(&["wait", "nap"]), 130);
     let why = stdout(&herd.run(&["why"]));
-    assert!(
-        why.contains("CANCELLED: cancelled by `herd cancel` after "),
-        "{why}"
-    );
+    assert!(why.contains("CANCELLED: asked for by herd cancel"), "{why}");
     // Nobody is told that an ended job goes on.
     assert_code(&herd.run(&["logs", "-f", "nap"]), 0);
 }

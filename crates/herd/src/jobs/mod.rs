@@ -1,6 +1,5 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
-mod cancelled;
 mod choose;
 mod row;
 
