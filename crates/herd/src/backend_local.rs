@@ -124,7 +124,7 @@ fn drive(
             // The driver first: it watches for signals from its first step on.
             biased;
             driven = local::drive(home, &dir, &options) => driven,
-            never = tell_of_grace(&dir, pass_stdin) => match never {},
+            never = tell_of_grace(&dir, foreground) => match never {},
         }
     });
     driven.map_err(|error| ExpectedError::failed("run the job", error))
