@@ -34,9 +34,6 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
             say(job, printer);
         }
     }
-    for job in waiting.iter().filter(|job| job.is_ended()) {
-        printer.note(&format!("{} {}", job.short(), job.state_text()));
-    }
     let mut looked = Instant::now();
     loop {
         let look = looked.elapsed() >= LOOK;
