@@ -219,6 +219,16 @@ pub fn command(command: &Command) -> Result<(), Refusal> {
     if nul {
         return Err(Refusal::new("must not contain a NUL character"));
     }
+    let longest = match command {
+        Command::Shell(text) => text.len(),
+        Command::Argv(argv) => argv.iter().map(String::len).max().unwrap_or(0),
+    };
+    if longest > MAX_ENV_VALUE {
+        return Err(Refusal::new(
+            "has an argument of more than 128 KiB, which no program can be given",
+        )
+        .with_hint("put it into a file, and give the file's name"));
+    }
     Ok(())
 }
 

@@ -90,6 +90,15 @@ pub(super) async fn wait_for_others(
             if let Some(result) = other.read_result()? {
                 break result;
             }
+            if !other.path().is_dir() {
+                let why = format!("job {}, which it was to run after, was removed", id.short());
+                let ended = EventKind::Job {
+                    state: JobState::Cancelled,
+                    why: Some(why.clone()),
+                };
+                note(dir, waits.clock, ended)?;
+                return Ok(Waited::InVain(why));
+            }
             // One whose driver died has ended, too, and nobody else may be there to say so.
             if let Some(result) = finish_lost(&other, waits.clock.now_ms())? {
                 break result;

@@ -57,6 +57,9 @@ pub struct BackendFacts {
     pub tenants: bool,
 }
 
+/// Emulated nodes of one machine: each is a process, and all are started before the first rank.
+const LOCAL_NODES: u32 = 1024;
+
 impl BackendFacts {
     /// This machine, with so many CPUs and GPUs.
     pub fn local(cpus: u32, gpus: u32) -> Self {
@@ -71,7 +74,7 @@ impl BackendFacts {
             cpus_per_node: Some(cpus),
             memory_per_node: None,
             memory_enforced: false,
-            max_nodes: None,
+            max_nodes: Some(LOCAL_NODES),
             images: false,
             datasets: false,
             checkpoints: false,

@@ -50,6 +50,7 @@ fn start(spec: ProcessSpec, session: bool) -> Result<Child, SpawnError> {
         cpus,
         nofile,
         keep_fds,
+        on_parent_death,
     } = spec;
     let program = argv
         .first()
@@ -91,6 +92,7 @@ fn start(spec: ProcessSpec, session: bool) -> Result<Child, SpawnError> {
         stderr_is_stdout,
         controls_terminal,
         keep: keep_fds,
+        on_parent_death,
         cpus: cpu_set,
         nofile: nofile.map(|(soft, hard)| Rlimit {
             current: Some(soft).filter(|&n| n != u64::MAX),

@@ -80,12 +80,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         launches.push(Launch {
             node: node.name.clone(),
             argv: executor_argv(&attempt, address, &node.name),
-            log: attempt
-                .dir
-                .path()
-                .join("nodes")
-                .join(&node.name)
-                .join("executor.log"),
+            log: executor_log(&attempt.dir, &node.name),
             pass_stdin: attempt.pass_stdin,
             cgroup: limit_memory(&attempt.plan, node)?,
         });
@@ -204,6 +199,7 @@ impl Driver {
                 }
                 asked = signals.asked() => self.asked(asked),
                 (node, how) = self.executors.next_exit() => {
+                    let how = self.with_last_words(node, how);
                     self.coordinator.lost(node, &how, self.clock.now_ms());
                     self.executors.end_orphans();
                 }
@@ -219,6 +215,17 @@ impl Driver {
                     self.coordinator.tick(now);
                 }
             }
+        }
+    }
+
+    /// What a dead executor wrote last, besides how it ended.
+    fn with_last_words(&self, node: usize, how: String) -> String {
+        let Some(node) = self.nodes.get(node) else {
+            return how;
+        };
+        match last_lines(&executor_log(&self.dir, &node.name)).last() {
+            Some(line) => format!("{how}: {line}"),
+            None => how,
         }
     }
 
@@ -334,4 +341,9 @@ impl Driver {
             key_file: self.key_file.to_string_lossy().into_owned(),
         }
     }
+}
+
+/// Where an executor's own messages go.
+fn executor_log(dir: &AttemptDir, node: &str) -> PathBuf {
+    dir.path().join("nodes").join(node).join("executor.log")
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
+use super::{Outcome, interrupt};
 use crate::cli::query::WaitArgs;
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -33,6 +33,9 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
         if job.is_ended() {
             say(job, printer);
         }
+    }
+    if waiting.iter().any(|job| !job.is_ended()) {
+        interrupt::tell("herd: the jobs go on; `herd cancel JOB` ends one".to_owned());
     }
     let mut looked = Instant::now();
     loop {

@@ -64,6 +64,9 @@ fn sentence(job: &Job, context: &Context) -> String {
     if let Some(why) = &job.status.brief.why {
         return why.clone();
     }
+    if let Some(cancelled) = job.cancellation() {
+        return cancelled;
+    }
     let brief = &job.status.brief;
     match (brief.ended_ms, brief.started_ms) {
         (Some(ended), Some(started)) => {

@@ -1,5 +1,6 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
+mod cancelled;
 mod choose;
 mod row;
 
@@ -103,9 +104,22 @@ pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
     read(dir)
 }
 
+/// A job that somebody has removed meanwhile can neither run nor end any more.
+pub(crate) fn require_present(dir: &JobDir) -> Result<(), ExpectedError> {
+    if dir.path().is_dir() {
+        return Ok(());
+    }
+    Err(ExpectedError::WrongState {
+        job: dir.id().short(),
+        problem: "was removed meanwhile, with all it had to say".to_owned(),
+        hint: None,
+    })
+}
+
 /// Reads where a job stands. One whose driver died is ended here: nobody else may be left to do it.
 pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let failed = |error| ExpectedError::failed(format!("read job {}", dir.id().short()), error);
+    require_present(&dir)?;
     let mut status = herd_jobdir::status(&dir).map_err(failed)?;
     if status.brief.state == DRIVER_LOST {
         herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use herd_backends::local::Announcer;
 use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
-use super::Outcome;
 use super::places::Places;
+use super::{Outcome, interrupt};
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -27,6 +27,9 @@ const IDLE: Duration = Duration::from_millis(250);
 pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
     let job = jobs::open(&home, &args.job)?;
+    if args.follow {
+        interrupt::tell_that_it_goes_on(&job);
+    }
     let places = Places::of(&job);
     if let Some(index) = args.task {
         places.check_task(index)?;
