@@ -267,6 +267,121 @@ fn i13_more_commands_than_a_node_takes_are_refused_and_harm_nothing() {
 }
 
 #[test]
+fn i13_busy_inputs_of_as_many_commands_as_a_node_takes_do_not_harm_the_job() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    let mut commands: Vec<Child> = (0..16)
+        .map(|number| {
+            let script = format!("touch c{number}; exec cat");
+            herd.command(&["exec", "last", "--", "sh", "-c", &script])
+                .stdin(fs::File::open("/dev/zero").unwrap())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    eventually("all run", || {
+        (0..16).all(|n| herd.path(&format!("c{n}")).exists())
+    });
+    // Not a wait for something: the streams are to be busy for a while.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for child in &mut commands {
+        let ended = child.try_wait().unwrap();
+        let mut said = String::new();
+        if ended.is_some() {
+            let complaints = child.stderr.as_mut().unwrap();
+            complaints.read_to_string(&mut said).unwrap();
+        }
+        assert!(ended.is_none(), "{ended:?}: {said}");
+        signal(pid_of(child), "-KILL");
+        child.wait().unwrap();
+    }
+    end(&herd, job);
+}
+
+#[test]
+fn i13_a_node_that_takes_nothing_costs_the_command_and_not_the_job() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    let node = children(pid_of(&job))
+        .into_iter()
+        .flat_map(|pid| [vec![pid], children(pid)].concat())
+        .find(|&pid| is_executor(pid, "node0"))
+        .expect("an executor of node0");
+    // Small pieces, of which a window has very many.
+    let script = "until [ -e go ]; do sleep 0.05; done; while :; do printf x; done";
+    let mut commands = Vec::new();
+    for number in 0..8 {
+        let mut writer = std::process::Command::new("sh")
+            .args(["-c", script])
+            .current_dir(herd.path("."))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let touch = format!("touch c{number}; exec cat >/dev/null");
+        let input = writer.stdout.take().unwrap();
+        let child = herd
+            .command(&["exec", "last", "--", "sh", "-c", &touch])
+            .stdin(input)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        commands.push((writer, child));
+    }
+    eventually("all run", || {
+        (0..8).all(|n| herd.path(&format!("c{n}")).exists())
+    });
+    signal(node, "-STOP");
+    herd.file("go", "");
+    let mut refused = None;
+    eventually("a command is given up", || {
+        refused = commands
+            .iter_mut()
+            .position(|(_, child)| child.try_wait().unwrap().is_some());
+        refused.is_some()
+    });
+    signal(node, "-CONT");
+    let (_, child) = commands.swap_remove(refused.unwrap());
+    let output = child.wait_with_output().unwrap();
+    assert_code(&output, 125);
+    assert!(
+        stderr(&output).contains("the job goes on"),
+        "{}",
+        stderr(&output)
+    );
+    for (writer, child) in &mut commands {
+        for process in [writer, child] {
+            signal(pid_of(process), "-KILL");
+            process.wait().unwrap();
+        }
+    }
+    end(&herd, job);
+}
+
+#[test]
+fn i13_a_command_that_is_too_long_is_refused_and_harms_nothing() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    let words = |count: usize| vec!["y".repeat(100_000); count];
+    let mut args = vec!["exec", "last", "--", "true"];
+    let (few, many) = (words(9), words(11));
+    args.extend(few.iter().map(String::as_str));
+    assert_code(&herd.run(&args), 0);
+    args.truncate(4);
+    args.extend(many.iter().map(String::as_str));
+    let output = herd.run(&args);
+    assert_code(&output, 125);
+    assert!(
+        stderr(&output).contains("are the most"),
+        "{}",
+        stderr(&output)
+    );
+    assert_code(&herd.run(&["exec", "last", "--", "true"]), 0);
+    end(&herd, job);
+}
+
+#[test]
 fn with_a_terminal_the_command_has_one() {
     let herd = Herd::new();
     let job = running(&herd);
