@@ -90,7 +90,10 @@ impl SessionRequest {
 
 /// A command and its arguments are more than a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the command and its arguments take {bytes} bytes, and {MAX_REQUEST} are the most")]
+#[error(
+    "the command and its arguments take {bytes} bytes, and {MAX_REQUEST} are the most: \
+     put what it needs into a file or its standard input"
+)]
 pub struct RequestTooLong {
     /// What they take as JSON.
     pub bytes: usize,

@@ -7,8 +7,12 @@ mod live;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
-use live::{Herd, alive, assert_code, eventually, pid_of, pids, signal, stderr, stdout};
+use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
+use herd_link::session::{CHUNK, Place, SessionEvent, SessionMessage, SessionRequest, stream};
+use herd_link::{Channel, Frame, Key, StdioFrame, connect};
+use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
 
 /// A job of two nodes that runs until `stop` exists.
 fn running(herd: &Herd) -> Child {
@@ -285,7 +289,7 @@ fn i13_busy_inputs_of_as_many_commands_as_a_node_takes_do_not_harm_the_job() {
         (0..16).all(|n| herd.path(&format!("c{n}")).exists())
     });
     // Not a wait for something: the streams are to be busy for a while.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
     for child in &mut commands {
         let ended = child.try_wait().unwrap();
         let mut said = String::new();
@@ -301,62 +305,73 @@ fn i13_busy_inputs_of_as_many_commands_as_a_node_takes_do_not_harm_the_job() {
 }
 
 #[test]
-fn i13_a_node_that_takes_nothing_costs_the_command_and_not_the_job() {
+fn i13_what_does_not_fit_what_waits_for_a_node_costs_the_session_and_not_the_job() {
     let herd = Herd::new();
     let job = running(&herd);
-    let node = children(pid_of(&job))
-        .into_iter()
-        .flat_map(|pid| [vec![pid], children(pid)].concat())
-        .find(|&pid| is_executor(pid, "node0"))
-        .expect("an executor of node0");
-    // Small pieces, of which a window has very many.
-    let script = "until [ -e go ]; do sleep 0.05; done; while :; do printf x; done";
-    let mut commands = Vec::new();
-    for number in 0..8 {
-        let mut writer = std::process::Command::new("sh")
-            .args(["-c", script])
-            .current_dir(herd.path("."))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let touch = format!("touch c{number}; exec cat >/dev/null");
-        let input = writer.stdout.take().unwrap();
-        let child = herd
-            .command(&["exec", "last", "--", "sh", "-c", &touch])
-            .stdin(input)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        commands.push((writer, child));
-    }
-    eventually("all run", || {
-        (0..8).all(|n| herd.path(&format!("c{n}")).exists())
-    });
+    // Below the guard is the driver, below that the executors.
+    let node = children(children(pid_of(&job))[0])[0];
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     signal(node, "-STOP");
-    herd.file("go", "");
-    let mut refused = None;
-    eventually("a command is given up", || {
-        refused = commands
-            .iter_mut()
-            .position(|(_, child)| child.try_wait().unwrap().is_some());
-        refused.is_some()
-    });
+    let refused = runtime.block_on(async { tokio::time::timeout(BOUND, overfill(&herd)).await });
     signal(node, "-CONT");
-    let (_, child) = commands.swap_remove(refused.unwrap());
-    let output = child.wait_with_output().unwrap();
-    assert_code(&output, 125);
-    assert!(
-        stderr(&output).contains("the job goes on"),
-        "{}",
-        stderr(&output)
-    );
-    for (writer, child) in &mut commands {
-        for process in [writer, child] {
-            signal(pid_of(process), "-KILL");
-            process.wait().unwrap();
+    let refused = refused.unwrap();
+    assert!(refused.contains("the job goes on"), "{refused}");
+    eventually("the command is gone", || {
+        !children(node).into_iter().any(is_the_session)
+    });
+    assert_code(&herd.run(&["exec", "last", "--", "true"]), 0);
+    end(&herd, job);
+}
+
+/// Less than the silence after which the stopped node is lost.
+const BOUND: Duration = Duration::from_secs(12);
+
+/// Whether it is what [`overfill`] starts.
+fn is_the_session(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|argv| argv == b"sleep\x00617\x00")
+}
+
+/// A client that keeps to no window; what the driver says to it in the end.
+async fn overfill(herd: &Herd) -> String {
+    let job = herd.job_dir();
+    let key = Key::from_hex(&fs::read_to_string(job.join("key")).unwrap().trim()).unwrap();
+    let channel = Channel {
+        job: job.file_name().unwrap().to_str().unwrap().to_owned(),
+        attempt: 1,
+    };
+    let (mut sender, mut receiver) = connect(herd.coordinator(), &key, &channel, BOUND)
+        .await
+        .unwrap();
+    let hello = ToCoordinator::Client { version: VERSION };
+    sender.send_json(&hello).await.unwrap();
+    let request = SessionRequest {
+        place: Place::Node(0),
+        argv: ["sleep", "617"].map(str::to_owned).into(),
+        terminal: None,
+    };
+    let start = ToCoordinator::Session(SessionMessage {
+        session: 0,
+        event: SessionEvent::Start(request),
+    });
+    sender.send_json(&start).await.unwrap();
+    let piece = Frame::Stdio(StdioFrame {
+        session: 0,
+        stream: stream::STDIN,
+        bytes: vec![0; CHUNK],
+    });
+    for _ in 0..400 {
+        sender.send(&piece).await.unwrap();
+    }
+    sender.flush().await.unwrap();
+    loop {
+        let frame = receiver.recv().await.unwrap().unwrap();
+        if let FromCoordinator::Refused { reason } = frame.parse_json().unwrap() {
+            return reason;
         }
     }
-    end(&herd, job);
 }
 
 #[test]

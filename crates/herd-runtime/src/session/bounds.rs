@@ -116,6 +116,9 @@ mod tests {
             terminal: None,
         };
         let error = request.check_size().unwrap_err();
-        assert!(error.to_string().contains("1048576 are the most"), "{error}");
+        assert!(
+            error.to_string().contains("1048576 are the most"),
+            "{error}"
+        );
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use herd_core::exit::ProcessEnd;
 use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
 use herd_link::session::{
-    CHUNK, RequestTooLong, SessionEvent, SessionMessage, SessionRequest, TerminalSize, WINDOW, stream,
+    CHUNK, RequestTooLong, SessionEvent, SessionMessage, SessionRequest, TerminalSize, WINDOW,
+    stream,
 };
 use herd_link::{Channel, Frame, Key, LinkError, Receiver, Sender, StdioFrame};
 use rustix::termios::{OptionalActions, Termios};

@@ -20,7 +20,8 @@ const MAX_TOGETHER: usize = 1024 * 1024;
 const TOO_LARGE: &str = "is larger than 128 KiB, the most that the system gives to a program in one \
                          variable";
 /// What to do about it.
-const SHORTEN: &str = "let the program read a file that only you can read, and give it the path in env";
+const SHORTEN: &str =
+    "let the program read a file that only you can read, and give it the path in env";
 
 /// Values by name. Its Debug form shows names only.
 #[derive(Clone, Default, PartialEq, Eq)]
