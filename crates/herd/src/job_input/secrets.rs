@@ -12,7 +12,7 @@ use herd_core::spec::SecretSource;
 use super::env_file::is_name;
 use crate::error::Fault;
 
-/// Largest variable that the kernel gives to a program: `NAME=VALUE` and its NUL (MAX_ARG_STRLEN).
+/// Largest variable that the kernel gives to a program: `NAME=VALUE` and its NUL (`MAX_ARG_STRLEN`).
 const MAX_VARIABLE: usize = 128 * 1024;
 /// Most bytes of all secrets together, names included: they travel to each node in one message.
 const MAX_TOGETHER: usize = 1024 * 1024;
