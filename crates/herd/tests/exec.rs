@@ -270,13 +270,16 @@ fn i13_more_commands_than_a_node_takes_are_refused_and_harm_nothing() {
     end(&herd, job);
 }
 
+/// Bytes that each of the busy commands passes both ways: many windows.
+const BUSY: usize = 4_000_000;
+
 #[test]
 fn i13_busy_inputs_of_as_many_commands_as_a_node_takes_do_not_harm_the_job() {
     let herd = Herd::new();
     let job = running(&herd);
     let mut commands: Vec<Child> = (0..16)
         .map(|number| {
-            let script = format!("touch c{number}; exec cat");
+            let script = format!("head -c {BUSY}; touch c{number}; exec cat");
             herd.command(&["exec", "last", "--", "sh", "-c", &script])
                 .stdin(fs::File::open("/dev/zero").unwrap())
                 .stdout(Stdio::null())
@@ -285,11 +288,9 @@ fn i13_busy_inputs_of_as_many_commands_as_a_node_takes_do_not_harm_the_job() {
                 .unwrap()
         })
         .collect();
-    eventually("all run", || {
+    eventually("all have passed much", || {
         (0..16).all(|n| herd.path(&format!("c{n}")).exists())
     });
-    // Not a wait for something: the streams are to be busy for a while.
-    std::thread::sleep(Duration::from_secs(2));
     for child in &mut commands {
         let ended = child.try_wait().unwrap();
         let mut said = String::new();
@@ -337,7 +338,7 @@ fn is_the_session(pid: i32) -> bool {
 /// A client that keeps to no window; what the driver says to it in the end.
 async fn overfill(herd: &Herd) -> String {
     let job = herd.job_dir();
-    let key = Key::from_hex(&fs::read_to_string(job.join("key")).unwrap().trim()).unwrap();
+    let key = Key::from_hex(fs::read_to_string(job.join("key")).unwrap().trim()).unwrap();
     let channel = Channel {
         job: job.file_name().unwrap().to_str().unwrap().to_owned(),
         attempt: 1,
