@@ -9,7 +9,10 @@ use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use live::{Herd, alive, assert_code, eventually, pid_of, pids, signal, stderr, stdout};
+use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
+use herd_link::session::{CHUNK, Place, SessionEvent, SessionMessage, SessionRequest, stream};
+use herd_link::{Channel, Frame, Key, StdioFrame, connect};
+use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
 
 /// A job of two nodes that runs until `stop` exists.
 fn running(herd: &Herd) -> Child {
@@ -264,6 +267,133 @@ fn i13_more_commands_than_a_node_takes_are_refused_and_harm_nothing() {
     eventually("there is room again", || {
         herd.run(&["exec", "last", "--", "true"]).status.success()
     });
+    end(&herd, job);
+}
+
+/// Bytes that each of the busy commands passes both ways: many windows.
+const BUSY: usize = 4_000_000;
+
+#[test]
+fn i13_busy_inputs_of_as_many_commands_as_a_node_takes_do_not_harm_the_job() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    let mut commands: Vec<Child> = (0..16)
+        .map(|number| {
+            let script = format!("head -c {BUSY}; touch c{number}; exec cat");
+            herd.command(&["exec", "last", "--", "sh", "-c", &script])
+                .stdin(fs::File::open("/dev/zero").unwrap())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    eventually("all have passed much", || {
+        (0..16).all(|n| herd.path(&format!("c{n}")).exists())
+    });
+    for child in &mut commands {
+        let ended = child.try_wait().unwrap();
+        let mut said = String::new();
+        if ended.is_some() {
+            let complaints = child.stderr.as_mut().unwrap();
+            complaints.read_to_string(&mut said).unwrap();
+        }
+        assert!(ended.is_none(), "{ended:?}: {said}");
+        signal(pid_of(child), "-KILL");
+        child.wait().unwrap();
+    }
+    end(&herd, job);
+}
+
+#[test]
+fn i13_what_does_not_fit_what_waits_for_a_node_costs_the_session_and_not_the_job() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    // Below the guard is the driver, below that the executors.
+    let node = children(children(pid_of(&job))[0])[0];
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    signal(node, "-STOP");
+    let refused = runtime.block_on(async { tokio::time::timeout(BOUND, overfill(&herd)).await });
+    signal(node, "-CONT");
+    let refused = refused.unwrap();
+    assert!(refused.contains("the job goes on"), "{refused}");
+    eventually("the command is gone", || {
+        !children(node).into_iter().any(is_the_session)
+    });
+    assert_code(&herd.run(&["exec", "last", "--", "true"]), 0);
+    end(&herd, job);
+}
+
+/// Less than the silence after which the stopped node is lost.
+const BOUND: Duration = Duration::from_secs(12);
+
+/// Whether it is what [`overfill`] starts.
+fn is_the_session(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|argv| argv == b"sleep\x00617\x00")
+}
+
+/// A client that keeps to no window; what the driver says to it in the end.
+async fn overfill(herd: &Herd) -> String {
+    let job = herd.job_dir();
+    let key = Key::from_hex(fs::read_to_string(job.join("key")).unwrap().trim()).unwrap();
+    let channel = Channel {
+        job: job.file_name().unwrap().to_str().unwrap().to_owned(),
+        attempt: 1,
+    };
+    let (mut sender, mut receiver) = connect(herd.coordinator(), &key, &channel, BOUND)
+        .await
+        .unwrap();
+    let hello = ToCoordinator::Client { version: VERSION };
+    sender.send_json(&hello).await.unwrap();
+    let request = SessionRequest {
+        place: Place::Node(0),
+        argv: ["sleep", "617"].map(str::to_owned).into(),
+        terminal: None,
+    };
+    let start = ToCoordinator::Session(SessionMessage {
+        session: 0,
+        event: SessionEvent::Start(request),
+    });
+    sender.send_json(&start).await.unwrap();
+    let piece = Frame::Stdio(StdioFrame {
+        session: 0,
+        stream: stream::STDIN,
+        bytes: vec![0; CHUNK],
+    });
+    for _ in 0..400 {
+        sender.send(&piece).await.unwrap();
+    }
+    sender.flush().await.unwrap();
+    loop {
+        let frame = receiver.recv().await.unwrap().unwrap();
+        if let FromCoordinator::Refused { reason } = frame.parse_json().unwrap() {
+            return reason;
+        }
+    }
+}
+
+#[test]
+fn i13_a_command_that_is_too_long_is_refused_and_harms_nothing() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    let words = |count: usize| vec!["y".repeat(100_000); count];
+    let mut args = vec!["exec", "last", "--", "true"];
+    let (few, many) = (words(9), words(11));
+    args.extend(few.iter().map(String::as_str));
+    assert_code(&herd.run(&args), 0);
+    args.truncate(4);
+    args.extend(many.iter().map(String::as_str));
+    let output = herd.run(&args);
+    assert_code(&output, 125);
+    assert!(
+        stderr(&output).contains("are the most"),
+        "{}",
+        stderr(&output)
+    );
+    assert_code(&herd.run(&["exec", "last", "--", "true"]), 0);
     end(&herd, job);
 }
 
