@@ -4,10 +4,11 @@ mod live;
 
 use live::{Herd, assert_code, stderr, stdout};
 
-/// Pauses are longer than it takes to look at a file; the last words come on the heels of each other.
+/// Between two looks at a file nothing is told from a truncation with the same words and more, so
+/// each pause is longer than that takes.
 const IDIOM: &str = "echo important; sleep .5; echo done >/dev/stdout; echo w1 >&2; sleep .5; \
-    echo w2 longer >/dev/stderr; sleep .5; echo same >/dev/stdout; sleep .5; echo same >/dev/stdout; \
-    echo appended; sleep .5; echo last >/dev/stdout";
+    echo w2 longer >/dev/stderr; sleep .5; echo same >/dev/stdout; sleep .5; \
+    echo same >/dev/stdout; sleep .5; echo appended; sleep .5; echo last >/dev/stdout";
 
 const OUT: [&str; 6] = ["important", "done", "same", "same", "appended", "last"];
 const ERR: [&str; 2] = ["w1", "w2 longer"];
