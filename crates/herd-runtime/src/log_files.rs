@@ -98,21 +98,6 @@ impl LogFiles {
             .collect()
     }
 
-    /// What a person is told of a truncation.
-    pub(crate) fn truncation(&self, source: Source) -> String {
-        let (node, rank, stream) = source;
-        let (who, file) = match (rank, stream) {
-            (SETUP_RANK, LAUNCHER_STREAM) => (format!("mpirun on node {node}"), "mpirun.log"),
-            (SETUP_RANK, _) => (format!("setup on node {node}"), "setup.log"),
-            (_, 1) => (format!("rank {rank}"), "stdout.log"),
-            _ => (format!("rank {rank}"), "stderr.log"),
-        };
-        format!(
-            "{who} truncated its {file}, as `> /dev/stdout` and `> /dev/stderr` do: earlier output \
-             that was not shown yet is lost; hint: write to >&1 or >&2"
-        )
-    }
-
     /// The file of a stream. All of the path is the driver's own: a peer names numbers only.
     fn path(&self, (node, rank, stream): Source) -> Option<PathBuf> {
         let attempt = self.attempt.as_ref()?;
@@ -132,6 +117,21 @@ impl LogFiles {
             logs.stderr
         })
     }
+}
+
+/// What a person is told of a truncation.
+pub(crate) fn truncation(source: Source) -> String {
+    let (node, rank, stream) = source;
+    let (who, file) = match (rank, stream) {
+        (SETUP_RANK, LAUNCHER_STREAM) => (format!("mpirun on node {node}"), "mpirun.log"),
+        (SETUP_RANK, _) => (format!("setup on node {node}"), "setup.log"),
+        (_, 1) => (format!("rank {rank}"), "stdout.log"),
+        _ => (format!("rank {rank}"), "stderr.log"),
+    };
+    format!(
+        "{who} truncated its {file}, as `> /dev/stdout` and `> /dev/stderr` do: earlier output \
+         that was not shown yet is lost; hint: write to >&1 or >&2"
+    )
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use herd_jobdir::runlog::{HERD, Piece, RunLogWriter, Stream};
 use herd_launch::lines::{Line, LineEnd, LineSplitter};
 use herd_link::LogFrame;
 
-use crate::log_files::{LogFiles, Source};
+use crate::log_files::{LogFiles, Source, truncation};
 
 /// The rank that stands for setup in log frames.
 pub(crate) const SETUP_RANK: u32 = HERD;
@@ -92,7 +92,7 @@ impl Merger {
         } else {
             self.files.begin_again(source);
             let first = self.truncated.insert(source);
-            return first.then(|| self.files.truncation(source));
+            return first.then(|| truncation(source));
         }
         None
     }
