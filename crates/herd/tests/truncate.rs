@@ -97,3 +97,19 @@ fn i7_ranks_and_setup_of_two_nodes_truncate_their_output() {
     }
     assert_eq!(err.matches("truncated its").count(), 1, "{err}");
 }
+
+#[test]
+fn i7_an_attempt_at_a_task_that_truncates_its_log_is_shown() {
+    let herd = Herd::new();
+    let job = "array: 1-2\nretry: {max: 1, on: [\"exit:75\"], backoff: 1s}\nrun: |\n  \
+        [ $HERD_ATTEMPT = 1 ] && { echo the first attempt says much; exit 75; }\n  \
+        echo ok >/dev/stdout\n";
+    let file = herd.file("job.yaml", job);
+    let output = herd.run(&["run", &file.to_string_lossy()]);
+    assert_code(&output, 0);
+    let out = stdout(&output);
+    for task in 1..=2 {
+        let shown = of(&out, &format!("(task {task}) "));
+        assert_eq!(shown, ["the first attempt says much", "ok"], "{out}");
+    }
+}
