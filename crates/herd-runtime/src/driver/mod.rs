@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use herd_core::event::Event;
+use herd_core::event::{Event, EventKind};
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure};
 use herd_core::spec::JobType;
@@ -269,15 +269,7 @@ impl Driver {
                     // One whose connection broke before has no end to be told of.
                     self.sessions_lost(node, "it was given up");
                 }
-                // A full disk must not end the job: the ranks' own records matter more.
-                Action::Event(kind) => {
-                    let event = Event {
-                        time_ms: self.clock.now_ms(),
-                        kind,
-                    };
-                    let written = self.events.write(&event);
-                    self.records.note(written);
-                }
+                Action::Event(kind) => self.event(kind),
                 Action::Task(result) => {
                     self.merger
                         .merge_task(&self.tasks_dir, &result, self.clock.now_ms());
@@ -292,6 +284,16 @@ impl Driver {
                 }
             }
         }
+    }
+
+    fn event(&mut self, kind: EventKind) {
+        let event = Event {
+            time_ms: self.clock.now_ms(),
+            kind,
+        };
+        // A full disk must not end the job: the ranks' own records matter more.
+        let written = self.events.write(&event);
+        self.records.note(written);
     }
 
     /// Adds what the task that failed first wrote last: its log is here, the coordinator has none.

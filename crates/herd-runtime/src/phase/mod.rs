@@ -300,6 +300,7 @@ impl PhaseRun {
         match followed {
             Followed::Chunk { id, offset, bytes } => self.tell_log(id, offset, bytes),
             Followed::Grown { id, length, .. } => self.tell_log(id, length, Vec::new()),
+            Followed::Truncated { id, .. } => self.tell_log(id, 0, Vec::new()),
             Followed::Finished { id, .. } | Followed::Failed { id, .. } => {
                 self.followed.retain(|&followed| followed != id);
             }
