@@ -44,14 +44,15 @@ impl Herd {
         self.command(args).output().unwrap()
     }
 
-    /// Starts herd with SIGHUP as a terminal's user has it, also where the tests run under nohup.
+    /// Starts herd with the signals of a terminal as its user has them, also where the tests run under
+    /// nohup or in the background of a script.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let plain = self.command(args);
         let variables = plain
             .get_envs()
             .filter_map(|(name, value)| Some((name, value?)));
         Command::new("env")
-            .arg("--default-signal=HUP")
+            .arg("--default-signal=HUP,INT,QUIT")
             .arg(plain.get_program())
             .args(plain.get_args())
             .envs(variables)
