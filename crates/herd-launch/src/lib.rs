@@ -12,6 +12,7 @@ pub mod lines;
 pub mod pause;
 pub mod spawn;
 pub mod sys;
+pub mod torchrun;
 pub mod tree;
 pub mod world;
 

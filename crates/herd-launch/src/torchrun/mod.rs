@@ -1,0 +1,7 @@
+//! The surface of torchrun: its flags, masks, macros, worker environment, failures and report, as
+//! far as they need no process. Everything here is a function of what it is given, except the
+//! parent's error file ([`report`]) and the reading of a sysfs tree ([`numa`]).
+
+pub mod flags;
+pub mod macros;
+pub mod mask;
