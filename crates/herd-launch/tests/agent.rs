@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ fn agent(directory: &Path, workers: u32, script: &str, streams: Streams) -> Agen
         workers,
         describe: Box::new(move |_, rank, attempt| {
             Ok(WorkerCommand {
-                argv: ["sh", "-c", &script].map(str::to_owned).to_vec(),
+                argv: ["sh", "-c", &script].map(OsString::from).to_vec(),
                 env: BTreeMap::from([
                     ("RANK".to_owned(), rank.to_string()),
                     ("ATTEMPT".to_owned(), attempt.to_string()),

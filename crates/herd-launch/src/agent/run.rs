@@ -40,7 +40,7 @@ pub struct Streams {
 #[derive(Debug)]
 pub struct WorkerCommand {
     /// Program and arguments.
-    pub argv: Vec<String>,
+    pub argv: Vec<OsString>,
     /// Set over the agent's own environment.
     pub env: BTreeMap<String, String>,
     /// Begins each line that is shown of it.
@@ -288,7 +288,7 @@ fn specification(
         stderr: stderr.map_err(AgentError::Tee)?,
         cpus: command.cpus,
         ..ProcessSpec::new(
-            command.argv.into_iter().map(OsString::from).collect(),
+            command.argv,
             env.into_iter().collect(),
             cwd,
         )
