@@ -2,6 +2,8 @@
 //! far as they need no process. Everything here is a function of what it is given, except the
 //! parent's error file ([`report`]) and the reading of a sysfs tree ([`numa`]).
 
+pub mod command;
 pub mod flags;
 pub mod macros;
 pub mod mask;
+pub mod worker_env;
