@@ -2,6 +2,7 @@
 //! leave behind. A library: it installs no signal handler, becomes no subreaper, and waits for no
 //! process that it did not start. What only a program may do is in [`sys`] and [`tree`] and says so.
 
+pub mod accelerators;
 pub mod agent;
 pub mod cgroup;
 pub mod child;

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -35,15 +34,18 @@ fn agent(directory: &Path, workers: u32, script: &str, streams: Streams) -> Agen
     let own = directory.to_string_lossy().into_owned();
     Agent::new(Settings {
         workers,
-        describe: Box::new(move |_, rank, attempt| {
+        describe: Box::new(move |worker| {
+            let set = |name: &str, value: String| (OsString::from(name), OsString::from(value));
             Ok(WorkerCommand {
                 argv: ["sh", "-c", &script].map(OsString::from).to_vec(),
-                env: BTreeMap::from([
-                    ("RANK".to_owned(), rank.to_string()),
-                    ("ATTEMPT".to_owned(), attempt.to_string()),
-                    ("DIR".to_owned(), own.clone()),
-                ]),
-                header: format!("[w{rank}]:"),
+                env: std::env::vars_os()
+                    .chain([
+                        set("RANK", worker.local_rank.to_string()),
+                        set("ATTEMPT", worker.attempt.to_string()),
+                        set("DIR", own.clone()),
+                    ])
+                    .collect(),
+                header: format!("[w{}]:", worker.local_rank),
                 cpus: None,
             })
         }),

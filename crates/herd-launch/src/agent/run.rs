@@ -41,16 +41,29 @@ pub struct Streams {
 pub struct WorkerCommand {
     /// Program and arguments.
     pub argv: Vec<OsString>,
-    /// Set over the agent's own environment.
-    pub env: BTreeMap<String, String>,
+    /// The complete environment.
+    pub env: Vec<(OsString, OsString)>,
     /// Begins each line that is shown of it.
     pub header: String,
     /// Processors it is bound to.
     pub cpus: Option<Vec<usize>>,
 }
 
-/// Describes the worker with a local rank in an attempt.
-pub type Describe = dyn Fn(&World, u32, u32) -> Result<WorkerCommand, String>;
+/// One worker of one attempt.
+#[derive(Debug)]
+pub struct Worker<'a> {
+    /// Where it stands.
+    pub world: &'a World,
+    /// Its local rank.
+    pub local_rank: u32,
+    /// The attempt, from 0.
+    pub attempt: u32,
+    /// Its files.
+    pub files: &'a WorkerFiles,
+}
+
+/// Says what a worker is.
+pub type Describe = dyn Fn(&Worker<'_>) -> Result<WorkerCommand, String>;
 
 /// What an agent is to do.
 pub struct Settings {
@@ -171,9 +184,14 @@ impl Agent {
         let mut follower = Follower::new();
         let mut specs = Vec::new();
         for rank in 0..settings.workers {
-            let command =
-                (settings.describe)(world, rank, attempt).map_err(AgentError::Describe)?;
             let own = files.get(rank as usize).cloned().unwrap_or_default();
+            let worker = Worker {
+                world,
+                local_rank: rank,
+                attempt,
+                files: &own,
+            };
+            let command = (settings.describe)(&worker).map_err(AgentError::Describe)?;
             let streams = settings
                 .streams
                 .get(rank as usize)
@@ -261,13 +279,6 @@ fn specification(
     files: &WorkerFiles,
     streams: Streams,
 ) -> Result<ProcessSpec, AgentError> {
-    let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-    env.insert(
-        "TORCHELASTIC_ERROR_FILE".into(),
-        files.error.clone().into_os_string(),
-    );
-    let own = command.env.into_iter();
-    env.extend(own.map(|(name, value)| (name.into(), value.into())));
     let output = |redirected: bool, path: &Path| {
         if redirected && !path.as_os_str().is_empty() {
             // Truncated now: it is there for whoever follows it, and appended to by the worker.
@@ -287,11 +298,7 @@ fn specification(
         stdout: stdout.map_err(AgentError::Tee)?,
         stderr: stderr.map_err(AgentError::Tee)?,
         cpus: command.cpus,
-        ..ProcessSpec::new(
-            command.argv,
-            env.into_iter().collect(),
-            cwd,
-        )
+        ..ProcessSpec::new(command.argv, command.env, cwd)
     })
 }
 
