@@ -100,18 +100,18 @@ impl Signals {
         let (say, queue) = mpsc::channel(QUEUE);
         let mut tasks = JoinSet::new();
         let ends = flags.signals_to_handle.signals.iter();
-        let mut wanted: Vec<(SignalKind, fn(i32) -> Told)> = ends
-            .map(|signal| {
-                let kind = SignalKind::from_raw(signal.as_raw());
-                (kind, Told::End as fn(i32) -> Told)
-            })
+        let ends: Vec<SignalKind> = ends
+            .map(|signal| SignalKind::from_raw(signal.as_raw()))
             .collect();
-        for kind in [SignalKind::user_defined1(), SignalKind::user_defined2()] {
-            if !wanted.iter().any(|(known, _)| *known == kind) {
-                wanted.push((kind, Told::Forward));
-            }
-        }
-        for (kind, told) in wanted {
+        let passed_on = [SignalKind::user_defined1(), SignalKind::user_defined2()];
+        let passed_on = passed_on.into_iter().filter(|kind| !ends.contains(kind));
+        for kind in ends.iter().copied().chain(passed_on) {
+            let number = kind.as_raw_value();
+            let told = if ends.contains(&kind) {
+                Told::End(number)
+            } else {
+                Told::Forward(number)
+            };
             // A hang-up that nohup has had ignored stays ignored (D15).
             if kind == SignalKind::hangup() && sys::is_ignored(NixSignal::SIGHUP) {
                 continue;
@@ -120,7 +120,7 @@ impl Signals {
             let say = say.clone();
             tasks.spawn(async move {
                 while stream.recv().await.is_some() {
-                    if say.send(told(kind.as_raw_value())).await.is_err() {
+                    if say.send(told).await.is_err() {
                         return;
                     }
                 }

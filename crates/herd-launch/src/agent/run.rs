@@ -364,7 +364,7 @@ impl Watch<'_> {
             }
             Told::Forward(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    self.group.signal_all(signal);
+                    self.group.signal_each(signal);
                 }
             }
         }
