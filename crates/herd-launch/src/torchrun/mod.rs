@@ -3,7 +3,9 @@
 //! parent's error file ([`report`]) and the reading of a sysfs tree ([`numa`]).
 
 pub mod command;
+pub mod failure;
 pub mod flags;
 pub mod macros;
 pub mod mask;
+pub mod report;
 pub mod worker_env;
