@@ -7,5 +7,6 @@ pub mod failure;
 pub mod flags;
 pub mod macros;
 pub mod mask;
+pub mod numa;
 pub mod report;
 pub mod worker_env;
