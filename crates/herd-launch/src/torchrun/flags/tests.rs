@@ -479,3 +479,21 @@ fn help_and_completion_know_every_flag() {
         Command::PrintCompletion(Shell::Zsh)
     );
 }
+
+#[test]
+fn bash_completes_flags_and_words() {
+    let script = completion(Shell::Bash, "herdrun");
+    for (words, expected) in [
+        ("herdrun --numa-binding co", "core-complex"),
+        ("herdrun --standa", "--standalone"),
+    ] {
+        let complete = format!(
+            "{script}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n_herdrun; echo \"${{COMPREPLY[*]}}\""
+        );
+        let output = std::process::Command::new("bash")
+            .args(["--norc", "-c", &complete])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected);
+    }
+}
