@@ -49,7 +49,7 @@ fn agent(directory: &Path, workers: u32, script: &str, streams: Streams) -> Agen
                 cpus: None,
             })
         }),
-        streams: vec![streams; workers as usize],
+        streams: Box::new(move |_, _| streams),
         layout: Layout::make(Some(&directory.join("logs")), Path::new("/tmp"), "run").unwrap(),
         wanted_out: Vec::new(),
         wanted_err: Vec::new(),

@@ -538,3 +538,51 @@ fn d3_the_directory_that_nobody_named_goes_with_success_and_stays_after_a_failur
     assert_eq!(left("0"), 0);
     assert_eq!(left("1"), 1);
 }
+
+#[test]
+fn the_console_can_show_some_ranks_while_files_have_all() {
+    let launch = Launch::new("echo $RANK; echo e$RANK >&2");
+    let flags = ["--nproc-per-node=3", "--tee-ranks=0", "--log-dir=logs"];
+    let output = launch.run(&flags);
+    assert_status(&output, 0);
+    assert_eq!(out(&output), "[default0]:0\n");
+    assert_eq!(err(&output), "[default0]:e0\n");
+    assert_eq!(files(&launch.path("logs")).len(), 6);
+}
+
+#[test]
+fn the_summary_tells_what_each_worker_used() {
+    let launch = Launch::new("[ $RANK = 0 ] || exit 3");
+    let output = launch.run(&["--nproc-per-node=2", "--summary"]);
+    assert_status(&output, 1);
+    let text = err(&output);
+    let table = text.split("2 workers in").nth(1).unwrap();
+    let codes: Vec<&str> = table
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .collect();
+    assert_eq!(codes[1], "3", "{text}");
+}
+
+#[test]
+fn i13_what_is_not_built_yet_is_refused() {
+    let launch = Launch::new("true");
+    for flags in [
+        &["--hang-timeout=10s"][..],
+        &[
+            "--nnodes=2",
+            "--rdzv-backend=c10d",
+            "--rdzv-endpoint=localhost",
+        ],
+        &["--event-log-handler=console"],
+    ] {
+        let output = launch.run(flags);
+        assert_status(&output, 1);
+        assert!(
+            err(&output).contains("not available yet"),
+            "{}",
+            err(&output)
+        );
+    }
+}

@@ -71,8 +71,8 @@ pub struct Settings {
     pub workers: u32,
     /// What each worker is.
     pub describe: Box<Describe>,
-    /// Streams by local rank.
-    pub streams: Vec<Streams>,
+    /// What becomes of the streams of the worker with a local rank.
+    pub streams: Box<dyn Fn(&World, u32) -> Streams>,
     /// Where logs are kept.
     pub layout: Layout,
     /// Lines of standard output that go into `filtered_stdout.log` besides.
@@ -192,11 +192,7 @@ impl Agent {
                 files: &own,
             };
             let command = (settings.describe)(&worker).map_err(AgentError::Describe)?;
-            let streams = settings
-                .streams
-                .get(rank as usize)
-                .copied()
-                .unwrap_or_default();
+            let streams = (settings.streams)(world, rank);
             for (shown, screen, path) in [
                 (streams.tee_out, Screen::Out, &own.stdout),
                 (streams.tee_err, Screen::Err, &own.stderr),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use herd_core::exit;
 use tokio::sync::mpsc;
@@ -13,10 +14,12 @@ use super::command::{self, NoPython};
 use super::failure::{ProcessFailure, root_cause};
 use super::flags::{ExitRule, Flags, NprocPerNode, Rendezvous};
 use super::macros::{self, PrefixValues};
+use super::numa::{self, NumaError};
 use super::parent_copy::copy_to_parent;
 use super::report::{Reported, report};
 use super::worker_env::{self, worker_env};
 use crate::accelerators;
+use crate::agent::exit_code;
 use crate::agent::layout::{Layout, LayoutError};
 use crate::agent::{
     Agent, AgentError, Outcome, Settings, Streams, Told, Worker, WorkerCommand, WorkerEnd,
@@ -107,11 +110,11 @@ async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status
             workers,
         )
     };
-    let streams = (0..workers).map(|rank| streams(flags, rank)).collect();
+    let shown = flags.clone();
     let agent = Agent::new(Settings {
         workers,
         describe: Box::new(describe),
-        streams,
+        streams: Box::new(move |world, rank| streams(&shown, world, rank)),
         layout,
         wanted_out: flags.duplicate_stdout_filters.clone(),
         wanted_err: flags.duplicate_stderr_filters.clone(),
@@ -119,14 +122,19 @@ async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status
         shutdown_timeout: flags.shutdown_timeout,
     });
     let mut restarts = 0;
+    let began = Instant::now();
     loop {
         let world = alone(flags, workers)?;
         match agent.attempt(&world, restarts, told).await? {
-            Outcome::Succeeded(_) => {
+            Outcome::Succeeded(ends) => {
                 agent.settings().layout.remove_implicit();
                 return Ok(Status {
                     code: exit::SUCCESS,
-                    report: String::new(),
+                    report: if flags.summary {
+                        summary(&world, &ends, began)
+                    } else {
+                        String::new()
+                    },
                 });
             }
             Outcome::Failed(ends) if restarts < flags.max_restarts => {
@@ -137,7 +145,13 @@ async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status
                     "herd launch: {what}; attempt {restarts} begins, {left} restarts are left after it\n"
                 ));
             }
-            Outcome::Failed(ends) => return Ok(failed(flags, &world, &ends)),
+            Outcome::Failed(ends) => {
+                let mut status = failed(flags, &world, &ends);
+                if flags.summary {
+                    status.report.push_str(&summary(&world, &ends, began));
+                }
+                return Ok(status);
+            }
             Outcome::Signalled { signal, .. } => {
                 let signal = u8::try_from(signal).unwrap_or(0);
                 return Ok(Status {
@@ -155,14 +169,7 @@ async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status
 /// What the command line knows and this release does not do is refused, never ignored.
 fn refuse_what_is_not_there(flags: &Flags) -> Result<(), LaunchError> {
     let given = |name: &str| flags.given.contains(name);
-    for flag in [
-        "--numa-binding",
-        "--event-log-handler",
-        "--tee-ranks",
-        "--hang-timeout",
-        "--summary",
-        "--store-allow",
-    ] {
+    for flag in ["--event-log-handler", "--hang-timeout", "--store-allow"] {
         if given(flag.trim_start_matches('-')) || given(flag) {
             return Err(LaunchError::NotYet { flag });
         }
@@ -187,18 +194,34 @@ fn count(flags: &Flags) -> Result<u32, LaunchError> {
     })
 }
 
-fn streams(flags: &Flags, rank: u32) -> Streams {
+fn streams(flags: &Flags, world: &World, rank: u32) -> Streams {
     let (redirect, tee) = (flags.redirects.of(rank), flags.tee.of(rank));
-    let filtered = flags
-        .local_ranks_filter
-        .as_ref()
-        .is_some_and(|ranks| !ranks.contains(rank));
+    let global = world.first_rank.saturating_add(rank);
+    let on_console = match (&flags.tee_ranks, &flags.local_ranks_filter) {
+        // The console has these, files have all.
+        (Some(ranks), _) if !ranks.contains(global) => {
+            return Streams {
+                redirect_out: true,
+                redirect_err: true,
+                silent: true,
+                ..Streams::default()
+            };
+        }
+        (Some(_), _) => {
+            return Streams {
+                tee_out: true,
+                tee_err: true,
+                ..Streams::default()
+            };
+        }
+        (None, filter) => filter.as_ref().is_none_or(|ranks| ranks.contains(rank)),
+    };
     Streams {
         redirect_out: redirect.has_out(),
         redirect_err: redirect.has_err(),
         tee_out: tee.has_out(),
         tee_err: tee.has_err(),
-        silent: filtered,
+        silent: !on_console,
     }
 }
 
@@ -239,8 +262,43 @@ fn describe(
         argv: command::argv(flags, interpreter, worker.local_rank),
         env: env.over(&own),
         header,
-        cpus: None,
+        cpus: cpus(flags, worker.local_rank).map_err(|error| error.to_string())?,
     })
+}
+
+/// The processors that a worker is bound to, where it is to be bound.
+fn cpus(flags: &Flags, rank: u32) -> Result<Option<Vec<usize>>, NumaError> {
+    let Some(mode) = flags.numa_binding else {
+        return Ok(None);
+    };
+    let root = Path::new("/sys");
+    let list = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let devices = numa::visible(&numa::accelerators(root), list.as_deref())?;
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let allowed: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect();
+    numa::cpus(root, mode, &devices, rank, &allowed).map(Some)
+}
+
+/// What each worker used, for `--summary`.
+fn summary(world: &World, ends: &[WorkerEnd], began: Instant) -> String {
+    let mut text = format!(
+        "herd launch: {} workers in {:.1} s\n  rank  exit  cpu (s)  peak (MiB)\n",
+        ends.len(),
+        began.elapsed().as_secs_f64()
+    );
+    for end in ends {
+        let line = format!(
+            "  {:>4}  {:>4}  {:>7.1}  {:>10}\n",
+            world.first_rank.saturating_add(end.local_rank),
+            exit_code(end.exit.end),
+            Duration::from_millis(end.exit.cpu_ms).as_secs_f64(),
+            end.exit.peak_kib / 1024
+        );
+        text.push_str(&line);
+    }
+    text
 }
 
 /// The world of a node that needs no other, with a port that is free now.
