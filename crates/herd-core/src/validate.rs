@@ -2,14 +2,22 @@
 //!
 //! Each rule looks at one value, or at keys that must agree; none knows a backend.
 
+use crate::JobId;
 use crate::spec::{Command, JobSpec, JobType, Launcher, ProcsPerNode, SecretSource};
 use crate::text::quoted;
+use crate::units::Bytes;
 
 /// Characters of a job name, and of other names.
 const MAX_NAME: usize = 253;
 
+/// Characters of a short id.
+const SHORT_ID: usize = 8;
+
 /// Bytes of one environment value; the kernel refuses 128 KiB and more for one string.
 const MAX_ENV_VALUE: usize = 128 * 1024 - 1;
+
+/// Least memory of a node that a job may ask for.
+const MIN_MEMORY: Bytes = Bytes(16 << 20);
 
 /// Options of sbatch that a job may add; everything that could bypass a quota or another key of
 /// the job file is absent.
@@ -96,6 +104,21 @@ pub fn name(text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A name for a job: one by which the job can be chosen afterwards.
+pub fn job_name(text: &str) -> Result<(), Refusal> {
+    name(text)?;
+    let hint = format!("choose another, such as `job-{text}`");
+    if text == "last" {
+        let message = "`last` stands for the newest job wherever a job is chosen";
+        return Err(Refusal::new(message).with_hint(hint));
+    }
+    let short = text.len() == SHORT_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if short || text.parse::<JobId>().is_ok() {
+        return Err(Refusal::new("looks like the id of a job").with_hint(hint));
+    }
+    Ok(())
+}
+
 /// A name of registered data, which may have `/` between its parts.
 pub fn dataset_name(text: &str) -> Result<(), Refusal> {
     if text.chars().count() > MAX_NAME {
@@ -122,6 +145,20 @@ pub fn path(text: &str) -> Result<(), Refusal> {
     }
     if text == "~" || text.starts_with("~/") {
         return Err(Refusal::new("`~` is not expanded here").with_hint("write the whole path"));
+    }
+    Ok(())
+}
+
+/// Memory of a node. Less than this leaves nothing for what herd itself runs there, which the
+/// kernel would end first.
+pub fn memory(size: Bytes) -> Result<(), Refusal> {
+    if size < MIN_MEMORY {
+        let least = MIN_MEMORY.approximate();
+        return Err(
+            Refusal::new(format!("is less than {least} for a node")).with_hint(format!(
+                "ask for at least {least}; `M` means MiB, `G` means GiB"
+            )),
+        );
     }
     Ok(())
 }
@@ -181,6 +218,16 @@ pub fn command(command: &Command) -> Result<(), Refusal> {
     }
     if nul {
         return Err(Refusal::new("must not contain a NUL character"));
+    }
+    let longest = match command {
+        Command::Shell(text) => text.len(),
+        Command::Argv(argv) => argv.iter().map(String::len).max().unwrap_or(0),
+    };
+    if longest > MAX_ENV_VALUE {
+        return Err(Refusal::new(
+            "has an argument of more than 128 KiB, which no program can be given",
+        )
+        .with_hint("put it into a file, and give the file's name"));
     }
     Ok(())
 }
@@ -313,7 +360,6 @@ pub fn spec(spec: &JobSpec) -> Vec<Conflict> {
         }
     };
     for (key, text) in [
-        ("name", &spec.name),
         ("org", &spec.org),
         ("project", &spec.project),
         ("backend", &spec.backend),
@@ -321,6 +367,10 @@ pub fn spec(spec: &JobSpec) -> Vec<Conflict> {
     ] {
         check(key.to_owned(), text.as_deref().map_or(Ok(()), name));
     }
+    check(
+        "name".to_owned(),
+        spec.name.as_deref().map_or(Ok(()), job_name),
+    );
     check(
         "workdir".to_owned(),
         spec.workdir.as_deref().map_or(Ok(()), path),
@@ -384,6 +434,10 @@ pub fn spec(spec: &JobSpec) -> Vec<Conflict> {
             value.map_or(Ok(()), |value| in_range(value, range)),
         );
     }
+    check(
+        "resources.memory".to_owned(),
+        spec.resources.memory.map_or(Ok(()), memory),
+    );
     if let ProcsPerNode::Count(count) = spec.procs_per_node {
         check(
             "procs_per_node".to_owned(),
@@ -420,6 +474,17 @@ mod tests {
         assert!(name(&"é".repeat(253)).is_ok());
         for bad in ["", ".", "..", "a/b", "a\nb", "-n", " a", &"x".repeat(300)] {
             assert!(name(bad).is_err(), "{bad:?}");
+        }
+        assert!(
+            job_name("last-1").is_ok() && job_name("cafe").is_ok() && job_name("abcdefgh").is_ok()
+        );
+        for bad in [
+            "last",
+            "deadBEEF",
+            "20260131",
+            "01a22bd3-d42d-7254-8fbe-986b44cfb96c",
+        ] {
+            assert!(name(bad).is_ok() && job_name(bad).is_err(), "{bad}");
         }
         assert!(dataset_name("sci/uniprot").is_ok());
         assert!(dataset_name("sci/../x").is_err());

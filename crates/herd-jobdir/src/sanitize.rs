@@ -1,8 +1,10 @@
-//! Removes terminal control sequences from what programs wrote, except colour.
+//! Removes terminal control sequences from what programs wrote, except colour, and the characters
+//! that change the direction of writing, which make text look like other text.
 //!
 //! A filter over bytes that keeps its place between calls, so that a sequence cut in two by a
 //! buffer's end is still recognised. It holds back at most one unfinished sequence, and an
-//! unterminated one swallows at most [`STRING_BYTES`]. Bytes that are not UTF-8 pass.
+//! unterminated one swallows at most [`STRING_BYTES`]. Bytes that are not UTF-8 pass, but for the
+//! beginning of such a character, which could be made whole by removing what stands behind it.
 
 /// Longest control string (OSC, DCS, …) that is dropped before it is taken for an accident.
 pub const STRING_BYTES: usize = 4096;
@@ -64,7 +66,7 @@ impl Sanitizer {
     /// Ends the stream: an unfinished character passes, an unfinished sequence does not.
     pub fn finish(&mut self, output: &mut Vec<u8>) {
         if let State::Character { .. } = self.state {
-            output.append(&mut self.held);
+            self.give_up(output);
         }
         self.held.clear();
         self.state = State::Ground;
@@ -114,7 +116,7 @@ impl Sanitizer {
     ) {
         if !range.contains(&byte) {
             // Not UTF-8 after all: what was held passes, and this byte is looked at afresh.
-            output.append(&mut self.held);
+            self.give_up(output);
             self.state = State::Ground;
             self.ground(byte, output);
         } else if missing > 1 {
@@ -130,10 +132,20 @@ impl Sanitizer {
                 self.c1(byte);
             } else {
                 self.held.push(byte);
-                output.append(&mut self.held);
+                if !is_direction(&self.held) {
+                    output.append(&mut self.held);
+                }
             }
             self.held.clear();
         }
+    }
+
+    /// Lets an unfinished character pass.
+    fn give_up(&mut self, output: &mut Vec<u8>) {
+        if !matches!(self.held[..], [0xe2, 0x80 | 0x81]) {
+            output.append(&mut self.held);
+        }
+        self.held.clear();
     }
 
     /// A control character of the upper half, as one byte or as U+0080 to U+009F.
@@ -234,6 +246,15 @@ impl Sanitizer {
     }
 }
 
+/// Whether a character in UTF-8 is a control of Unicode's bidirectional algorithm (UAX #9): U+061C,
+/// U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069.
+fn is_direction(character: &[u8]) -> bool {
+    matches!(
+        character,
+        [0xd8, 0x9c] | [0xe2, 0x80, 0x8e | 0x8f | 0xaa..=0xae] | [0xe2, 0x81, 0xa6..=0xa9]
+    )
+}
+
 /// `input` without control sequences, for text that is whole.
 pub fn sanitize(input: &[u8]) -> Vec<u8> {
     let mut output = Vec::new();
@@ -319,6 +340,29 @@ mod tests {
     }
 
     #[test]
+    fn controls_of_direction_go_and_cannot_be_pieced_together() {
+        let all = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+        for control in all.chars() {
+            assert_eq!(sanitize(format!("a{control}b").as_bytes()), b"ab");
+        }
+        let near = "\u{61b}\u{200d}\u{2010}\u{2029}\u{202f}\u{2065}\u{206a}שלום";
+        assert_eq!(sanitize(near.as_bytes()), near.as_bytes());
+        for pieced in [
+            &b"\xe2\x80\xe2\x80\xae\xae"[..],
+            b"\xe2\x80\x1b[2J\xae",
+            b"\xe2\x81\x00\xa6",
+            b"\xe2\x1b[2J\x80\xae",
+        ] {
+            let output = sanitize(pieced);
+            assert!(
+                !String::from_utf8_lossy(&output).contains(|c| all.contains(c)),
+                "{output:?}"
+            );
+        }
+        assert_eq!(sanitize(b"\xe2\x80"), b"");
+    }
+
+    #[test]
     fn an_unterminated_string_ends_with_its_line() {
         assert_eq!(sanitize(b"a\n\x1b]0;never ended\nnext\n"), b"a\n\nnext\n");
     }
@@ -343,7 +387,7 @@ mod tests {
             input in proptest::collection::vec(
                 prop_oneof![
                     3 => Just(ESC), 2 => Just(b'['), 1 => Just(b']'), 1 => Just(BEL), 1 => Just(0xc2),
-                    1 => Just(0x9b), 1 => Just(b'm'), 2 => 0x20u8..0x7f, 2 => any::<u8>()
+                    1 => Just(0xe2), 1 => Just(0x80), 1 => Just(0xae), 1 => Just(0x9b), 1 => Just(b'm'), 2 => 0x20u8..0x7f, 2 => any::<u8>()
                 ],
                 0..200,
             ),

@@ -1,6 +1,11 @@
 //! Follows many growing files with one inotify and no thread. It only reads, keeps at most one
 //! descriptor a file, and treats a file as bytes: offsets go on from where the caller started.
-//! Where somebody else reads the files, it only tells how far they have grown.
+//! Where somebody else reads the files, it tells how far they have grown, and gives out their first
+//! [`HEAD`] bytes, by which the reader knows a file again.
+//!
+//! A file that its writer truncates (`> /dev/stdout` in a shell opens it anew) is read again from its
+//! beginning. It is known by being shorter than what was read, or by another beginning, or, where
+//! all of it is the same, by being written to without having grown.
 //!
 //! A file is in one of four phases. *Ready*: it may have bytes and waits for its turn. *Warm*: it
 //! is new or had bytes a moment ago and is looked at again soon, so that a busy writer costs one
@@ -14,10 +19,11 @@ use std::future::{Future as _, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
@@ -25,12 +31,17 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Largest piece given out.
 pub const CHUNK_MAX: usize = 256 * 1024;
+/// Bytes of a file's beginning that are kept to know it again.
+pub const HEAD: usize = 512;
 /// How soon a file that had bytes is looked at again; each look without any doubles the pause.
 const WARM: Duration = Duration::from_millis(2);
 /// Longest pause before a warm file is looked at again.
 const WARM_MAX: Duration = Duration::from_millis(16);
 /// A file that was quiet for so long gets a watch.
 const QUIET: Duration = Duration::from_millis(100);
+/// A file that looks truncated by its time alone is taken to be so when it still does after this:
+/// far longer than one write takes.
+const CONFIRMED: Duration = Duration::from_millis(20);
 /// How often files without a reliable watch are looked at.
 const POLL: Duration = Duration::from_millis(100);
 /// After so many turns events and the clock are looked at although files are ready, so that one with
@@ -55,7 +66,8 @@ pub enum Followed {
         /// At least one, at most [`CHUNK_MAX`].
         bytes: Vec<u8>,
     },
-    /// A file has grown, told in place of its bytes by [`Follower::of_lengths`].
+    /// A file has grown, told in place of its bytes by [`Follower::of_lengths`], but for the first
+    /// [`HEAD`] bytes.
     Grown {
         /// Which file.
         id: FileId,
@@ -63,6 +75,13 @@ pub enum Followed {
         offset: u64,
         /// What it has grown to, at most [`CHUNK_MAX`] more.
         length: u64,
+    },
+    /// Its writer has truncated a file: what comes next comes from its beginning.
+    Truncated {
+        /// Which file.
+        id: FileId,
+        /// Up to where it was read before.
+        offset: u64,
     },
     /// A file that was finished is at its end and no longer followed.
     Finished {
@@ -105,6 +124,84 @@ struct Tail {
     pause: Duration,
     /// When the file is quiet enough for a watch; not known before the first look without bytes.
     arm_at: Option<Instant>,
+    head: Head,
+    /// When it was last written to, as seen at its end.
+    written: Option<SystemTime>,
+    /// Since when it looks truncated, which a later look is to confirm.
+    suspected: Option<Instant>,
+}
+
+/// The first bytes of a file, at most [`HEAD`], by which it is known again.
+#[derive(Clone, Debug, Default)]
+pub struct Head(Vec<u8>);
+
+impl Head {
+    /// Takes what was read of the file at this offset, where that continues what is known.
+    pub fn extend(&mut self, offset: u64, bytes: &[u8]) {
+        if offset == self.0.len() as u64 {
+            let room = bytes.len().min(HEAD - self.0.len());
+            self.0
+                .extend_from_slice(bytes.get(..room).unwrap_or_default());
+        }
+    }
+
+    /// Whether the file still begins like this. Compared after something was read from it, it
+    /// tells that this came from the same file and not from what was written after a truncation.
+    pub fn begins(&self, file: &File) -> io::Result<bool> {
+        let mut now = [0; HEAD];
+        let now = now.get_mut(..self.0.len()).unwrap_or_default();
+        match file.read_exact_at(now, 0) {
+            Ok(()) => Ok(*now == *self.0),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Tail {
+    /// Whether the file was truncated, as seen after a look for `more`.
+    fn is_truncated(&mut self, file: &File, more: bool) -> io::Result<bool> {
+        if self.offset == 0 {
+            return Ok(false);
+        }
+        let other = !self.head.begins(file)?;
+        if other || more {
+            self.suspected = None;
+            self.written = None;
+            return Ok(other);
+        }
+        let now = file.metadata()?;
+        let written = now.modified()?;
+        let before = self.written.replace(written);
+        let suspicious = if now.len() < self.offset {
+            // Elsewhere a length may lag behind.
+            if !self.remote {
+                return Ok(true);
+            }
+            true
+        } else {
+            // All of it was compared, and it is the same: only the time tells that it was written
+            // again. A write under way has changed the time and not yet the length, and elsewhere
+            // times change later than what was written.
+            now.len() == self.offset
+                && self.offset == self.head.0.len() as u64
+                && !self.remote
+                && (self.suspected.is_some() || before.is_some_and(|before| before != written))
+        };
+        if !suspicious {
+            self.suspected = None;
+            return Ok(false);
+        }
+        let since = *self.suspected.get_or_insert_with(Instant::now);
+        Ok(self.finishing || since.elapsed() >= CONFIRMED)
+    }
+
+    fn begin_again(&mut self) {
+        self.offset = 0;
+        self.head = Head::default();
+        self.written = None;
+        self.suspected = None;
+    }
 }
 
 /// What is told of a file that has grown.
@@ -149,8 +246,9 @@ impl Follower {
         Self::telling(Telling::Bytes)
     }
 
-    /// Follows nothing yet, and will tell lengths only ([`Followed::Grown`]): for files that
-    /// whoever is told has at hand, so that their bytes need not travel.
+    /// Follows nothing yet, and will tell lengths only ([`Followed::Grown`]) after the first
+    /// [`HEAD`] bytes: for files that whoever is told has at hand, so that their bytes need not
+    /// travel.
     pub fn of_lengths() -> Self {
         Self::telling(Telling::Lengths)
     }
@@ -201,6 +299,9 @@ impl Follower {
                 remote: false,
                 pause: WARM,
                 arm_at: None,
+                head: Head::default(),
+                written: None,
+                suspected: None,
             },
         );
         self.ready.push_back(id);
@@ -312,6 +413,10 @@ impl Follower {
             tail.phase = Phase::Polled;
             return None;
         }
+        if tail.suspected.is_some() {
+            self.look_soon(id);
+            return None;
+        }
         if tail.watch.is_some() {
             // Woken by the slow poll: the watch still stands.
             tail.phase = Phase::Armed;
@@ -321,11 +426,18 @@ impl Follower {
         if *tail.arm_at.get_or_insert(now + QUIET) <= now {
             return self.arm(id);
         }
-        let at = now + tail.pause;
-        tail.pause = (tail.pause * 2).min(WARM_MAX);
-        tail.phase = Phase::Warm(at);
-        self.warm.insert((at, id));
+        self.look_soon(id);
         None
+    }
+
+    /// Looks at a file that is in no queue again after its pause.
+    fn look_soon(&mut self, id: FileId) {
+        if let Some(tail) = self.tails.get_mut(&id) {
+            let at = Instant::now() + tail.pause;
+            tail.pause = (tail.pause * 2).min(WARM_MAX);
+            tail.phase = Phase::Warm(at);
+            self.warm.insert((at, id));
+        }
     }
 
     /// Sets the watch and looks once more, since bytes may have come before it was set.
@@ -352,7 +464,12 @@ impl Follower {
                 self.ready.push_back(id);
                 Some(more)
             }
-            Ok(None) => None,
+            Ok(None) => {
+                if tail.suspected.is_some() {
+                    self.look_soon(id);
+                }
+                None
+            }
             Err(error) => Some(self.fail(id, error)),
         }
     }
@@ -531,29 +648,76 @@ fn is_local(magic: u64) -> bool {
     )
 }
 
-/// The next bytes or how many there are, or `None` at the end for now.
+/// The next bytes or how many there are, that the file was truncated, or `None` at the end for now.
 fn take(
     id: FileId,
     tail: &mut Tail,
     telling: Telling,
     buffer: &mut Vec<u8>,
 ) -> io::Result<Option<Followed>> {
-    let Some(file) = &tail.file else {
+    // Taken out meanwhile: what is found is noted in the tail.
+    let Some(file) = tail.file.take() else {
         return Ok(None);
     };
+    let taken = take_from(&file, id, tail, telling, buffer);
+    tail.file = Some(file);
+    taken
+}
+
+fn take_from(
+    file: &File,
+    id: FileId,
+    tail: &mut Tail,
+    telling: Telling,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Followed>> {
     let offset = tail.offset;
-    if telling == Telling::Lengths {
-        let length = file.metadata()?.len().min(offset + CHUNK_MAX as u64);
-        if length <= offset {
-            return Ok(None);
+    let more = match telling {
+        Telling::Bytes => read_piece(file, id, offset, buffer)?,
+        Telling::Lengths if offset < HEAD as u64 => read_head(file, id, offset)?,
+        Telling::Lengths => {
+            let length = file.metadata()?.len().min(offset + CHUNK_MAX as u64);
+            (length > offset).then_some(Followed::Grown { id, offset, length })
         }
-        tail.offset = length;
-        return Ok(Some(Followed::Grown { id, offset, length }));
+    };
+    // In this order: where the file still begins as before, what was read is no other file's.
+    if tail.is_truncated(file, more.is_some())? {
+        tail.begin_again();
+        return Ok(Some(Followed::Truncated { id, offset }));
     }
+    match &more {
+        Some(Followed::Chunk { bytes, .. }) => {
+            tail.head.extend(offset, bytes);
+            tail.offset += bytes.len() as u64;
+        }
+        Some(Followed::Grown { length, .. }) => tail.offset = *length,
+        _ => {}
+    }
+    Ok(more)
+}
+
+fn read_head(file: &File, id: FileId, offset: u64) -> io::Result<Option<Followed>> {
+    let mut bytes = vec![0; HEAD.saturating_sub(usize::try_from(offset).unwrap_or(HEAD))];
+    let count = loop {
+        match file.read_at(&mut bytes, offset) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read?,
+        }
+    };
+    bytes.truncate(count);
+    Ok((count > 0).then_some(Followed::Chunk { id, offset, bytes }))
+}
+
+fn read_piece(
+    file: &File,
+    id: FileId,
+    offset: u64,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<Followed>> {
     buffer.clear();
     buffer.reserve_exact(CHUNK_MAX);
     let count = loop {
-        match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), tail.offset) {
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(buffer), offset) {
             Ok(count) => break count,
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -562,7 +726,6 @@ fn take(
     if count == 0 {
         return Ok(None);
     }
-    tail.offset += count as u64;
     // A large piece is given away whole; a small one would hold a large buffer.
     let mut bytes = if count > CHUNK_MAX / 2 {
         std::mem::take(buffer)

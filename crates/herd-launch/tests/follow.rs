@@ -63,6 +63,7 @@ async fn collect(
                     finished += 1;
                 }
                 Followed::Failed { error, .. } => panic!("{error}"),
+                Followed::Truncated { id, .. } => panic!("{id:?} was truncated"),
             },
             _ = ticks.tick(), if writers.is_some() => {
                 if writers.as_ref().unwrap().iter().all(thread::JoinHandle::is_finished) {
@@ -354,4 +355,111 @@ async fn a_long_backlog_does_not_keep_a_quiet_file_waiting() {
         }
     }
     panic!("the quiet file came last");
+}
+
+/// What is shown of a file until so many bytes were shown, and how often it was truncated.
+async fn shown(follower: &mut Follower, path: &Path, wanted: usize) -> (Vec<u8>, u32) {
+    let (mut all, mut truncations) = (Vec::new(), 0);
+    while all.len() < wanted {
+        match next(follower).await {
+            Followed::Chunk { bytes, .. } => all.extend(bytes),
+            Followed::Grown { offset, length, .. } => {
+                let mut bytes = vec![0; usize::try_from(length - offset).unwrap()];
+                File::open(path)
+                    .unwrap()
+                    .read_exact_at(&mut bytes, offset)
+                    .unwrap();
+                all.extend(bytes);
+            }
+            Followed::Truncated { .. } => truncations += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    (all, truncations)
+}
+
+/// Whether a file was quiet for long enough to have a watch matters to how its end is looked at.
+async fn quiet_for(follower: &mut Follower, time: Duration) {
+    if let Ok(followed) = tokio::time::timeout(time, follower.next()).await {
+        panic!("{followed:?}");
+    }
+}
+
+async fn a_truncated_file_begins_again(mut follower: Follower) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log");
+    fs::write(&path, "").unwrap();
+    follower.add(FileId(1), &path);
+    let long = |letter: &str| letter.repeat(3000);
+    // As `> /dev/stdout` does, to less, to as much and to more than before, and with the same words.
+    let texts = [
+        "important\n".to_owned(),
+        "done\n".to_owned(),
+        "DONE\n".to_owned(),
+        "DONE\n".to_owned(),
+        "done, and more\n".to_owned(),
+        long("a"),
+        "end\n".to_owned(),
+        long("b"),
+        long("c"),
+        long("d") + "e",
+        "tick\n".to_owned(),
+        "tick\n".to_owned(),
+    ];
+    for pause in [Duration::from_millis(20), Duration::from_millis(200)] {
+        for (n, text) in texts.iter().enumerate() {
+            fs::write(&path, text).unwrap();
+            let (bytes, truncations) = shown(&mut follower, &path, text.len()).await;
+            assert_eq!(String::from_utf8(bytes).unwrap(), *text, "{n}");
+            assert!(truncations == 1 || n == 0, "{n}: {truncations}");
+            // What the rank appends through its own descriptor goes on from there.
+            append(&path).write_all(b"more\n").unwrap();
+            let (bytes, truncations) = shown(&mut follower, &path, 5).await;
+            assert_eq!((&bytes[..], truncations), (&b"more\n"[..], 0), "{n}");
+            quiet_for(&mut follower, pause).await;
+            // The next text is to meet each length.
+            File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_len(0)
+                .unwrap();
+            assert!(matches!(
+                next(&mut follower).await,
+                Followed::Truncated { .. }
+            ));
+            fs::write(&path, text).unwrap();
+            assert_eq!(
+                shown(&mut follower, &path, text.len()).await.0,
+                text.as_bytes()
+            );
+            quiet_for(&mut follower, pause).await;
+        }
+    }
+    // A part that is kept is shown again: it cannot be told from what is written anew.
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(2).unwrap();
+    assert_eq!(shown(&mut follower, &path, 2).await, (b"ti".to_vec(), 1));
+    quiet_for(&mut follower, Duration::from_millis(200)).await;
+    // Truncated as the last thing, with the same words.
+    fs::write(&path, "ti").unwrap();
+    follower.finish(FileId(1));
+    assert_eq!(shown(&mut follower, &path, 2).await, (b"ti".to_vec(), 1));
+    assert!(matches!(
+        next(&mut follower).await,
+        Followed::Finished {
+            final_offset: 2,
+            ..
+        }
+    ));
+}
+
+#[tokio::test]
+async fn i7_a_truncated_file_begins_again() {
+    a_truncated_file_begins_again(Follower::new()).await;
+}
+
+#[tokio::test]
+async fn i7_a_truncated_file_begins_again_where_lengths_are_told() {
+    a_truncated_file_begins_again(Follower::of_lengths()).await;
 }

@@ -20,11 +20,20 @@ pub const WINDOW: usize = 1024 * 1024;
 /// Frames that are sent without having been acknowledged.
 const WINDOW_FRAMES: usize = 4096;
 /// After this many bytes the receiver says how far it has come; well below [`WINDOW`].
-const SAY_BYTES: usize = WINDOW / 4;
+pub const SAY_BYTES: usize = WINDOW / 4;
 /// The same in frames.
-const SAY_FRAMES: usize = 64;
+pub const SAY_FRAMES: usize = 64;
 /// What a frame costs besides its payload.
-const OVERHEAD: usize = 64;
+pub const OVERHEAD: usize = 64;
+
+/// How much an [`Outbox`] may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Bytes of the frames with their [`OVERHEAD`].
+    pub bytes: usize,
+    /// Frames.
+    pub frames: usize,
+}
 
 /// Names a conversation. Random, so that no other process can take it over by accident; what keeps
 /// strangers out is the link's key.
@@ -80,7 +89,21 @@ pub struct Outbox {
 impl Outbox {
     /// Whether more may be sent before something is acknowledged.
     pub fn has_room(&self) -> bool {
-        self.bytes < WINDOW && self.kept.len() < WINDOW_FRAMES
+        self.is_below(Bound {
+            bytes: WINDOW,
+            frames: WINDOW_FRAMES,
+        })
+    }
+
+    /// Whether it holds less than `bound`, so that one more frame, however large, takes it beyond by
+    /// no more than itself.
+    pub fn is_below(&self, bound: Bound) -> bool {
+        self.bytes < bound.bytes && self.kept.len() < bound.frames
+    }
+
+    /// Whether it still holds no more than `bound` with this frame.
+    pub fn fits(&self, frame: &Frame, bound: Bound) -> bool {
+        self.bytes + cost(frame) <= bound.bytes && self.kept.len() < bound.frames
     }
 
     /// Keeps a frame that is to be sent. Taken beyond [`Outbox::has_room`] too: who sends bounds it.
@@ -227,6 +250,27 @@ mod tests {
         outbox.acknowledge(inbox.received()).unwrap();
         assert_eq!(outbox.bytes, 0);
         assert_eq!(outbox.unacknowledged().len(), 0);
+    }
+
+    #[test]
+    fn a_frame_fits_up_to_the_bound_and_below_it_one_of_any_size_is_taken() {
+        let bound = Bound {
+            bytes: 2 * (100 + OVERHEAD),
+            frames: 3,
+        };
+        let frame = Frame::Control(vec![0; 100]);
+        let mut outbox = Outbox::default();
+        outbox.push(frame.clone());
+        assert!(outbox.fits(&frame, bound) && outbox.is_below(bound));
+        assert!(!outbox.fits(&Frame::Control(vec![0; 101]), bound));
+        outbox.push(frame.clone());
+        assert!(!outbox.fits(&frame, bound) && !outbox.is_below(bound));
+        outbox.acknowledge(2).unwrap();
+        for number in 0..3 {
+            assert!(outbox.is_below(bound));
+            outbox.push(numbered(number));
+        }
+        assert!(!outbox.is_below(bound) && !outbox.fits(&numbered(3), bound));
     }
 
     #[test]

@@ -6,11 +6,15 @@
 
 use herd_core::exit::ProcessEnd;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// Bytes of one stream that may be under way.
 pub const WINDOW: usize = 128 * 1024;
 /// Most bytes of one [`crate::StdioFrame`] of a session.
 pub const CHUNK: usize = 32 * 1024;
+/// Most bytes of a [`SessionRequest`] as JSON. The kernel takes no more than about twice that for
+/// arguments and environment together.
+pub const MAX_REQUEST: usize = 1024 * 1024;
 
 /// Numbers of a session's streams in [`crate::StdioFrame`].
 pub mod stream {
@@ -70,6 +74,29 @@ pub struct SessionRequest {
     /// The terminal it is to have; none for plain pipes.
     #[serde(default)]
     pub terminal: Option<Terminal>,
+}
+
+impl SessionRequest {
+    /// Refuses one of more than [`MAX_REQUEST`] bytes.
+    pub fn check_size(&self) -> Result<(), RequestTooLong> {
+        // All parts of a request can be written as JSON.
+        let bytes = serde_json::to_vec(self).map_or(0, |json| json.len());
+        if bytes > MAX_REQUEST {
+            return Err(RequestTooLong { bytes });
+        }
+        Ok(())
+    }
+}
+
+/// A command and its arguments are more than a session takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the command and its arguments take {bytes} bytes, and {MAX_REQUEST} are the most: \
+     put what it needs into a file or its standard input"
+)]
+pub struct RequestTooLong {
+    /// What they take as JSON.
+    pub bytes: usize,
 }
 
 /// Where a session runs.

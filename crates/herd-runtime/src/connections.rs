@@ -13,12 +13,13 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::session::bounds;
+
 /// Frames that wait to be handled, over all connections; at 64 KiB of log each, 4 MiB.
 const INCOMING: usize = 64;
-/// Frames that wait to be written to one connection. The coordinator sends few of its own; sessions
-/// add their windows (16 of them at most on a node, each four chunks of input and the
-/// acknowledgements of as much output).
-const OUTGOING: usize = 256;
+/// Frames that wait to be written to one connection: all that a node's outbox holds, and what is said
+/// of frames received. Their bytes are the outbox's, and to a client its windows.
+const OUTGOING: usize = bounds::NODE.frames + INCOMING;
 /// Bound on taking leave of a peer.
 const CLOSE_BOUND: Duration = Duration::from_secs(1);
 
@@ -144,11 +145,23 @@ impl Connections {
         }
     }
 
+    /// Hands a node what is of a session; `false` where the node has not taken so much yet that
+    /// there is no room for it. The coordinator's own messages still find some.
+    pub(crate) fn send_of_session(&mut self, id: ConnectionId, frame: Frame) -> bool {
+        if let Some(conversation) = self.conversations.get(&id) {
+            if !conversation.outbox.fits(&frame, bounds::SESSIONS) {
+                return false;
+            }
+        }
+        self.send_frame(id, frame);
+        true
+    }
+
     /// Hands a frame to a connection's task, or keeps it for when the peer comes back. A peer that
     /// does not take its frames is cut off.
     pub(crate) fn send_frame(&mut self, id: ConnectionId, frame: Frame) {
         if let Some(conversation) = self.conversations.get_mut(&id) {
-            if !conversation.outbox.has_room() {
+            if !conversation.outbox.is_below(bounds::NODE) {
                 self.close(id);
                 return;
             }

@@ -1,5 +1,7 @@
 //! The log files of ranks and setup where the driver has them at hand: executors tell how far they
-//! have grown, and no byte travels over the link.
+//! have grown, and no byte but each file's first ones travels over the link. By those a file is
+//! known again: what a rank wrote after it had truncated its file is not taken for what was there
+//! before.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -7,7 +9,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use herd_jobdir::AttemptDir;
-use herd_launch::follow::open_log;
+use herd_launch::follow::{Head, open_log};
 
 use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
 
@@ -15,13 +17,14 @@ use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
 const READ_BYTES: usize = 256 * 1024;
 
 /// A stream: node, rank and the stream's number.
-type Source = (usize, u32, u8);
+pub(crate) type Source = (usize, u32, u8);
 
-/// How far a file has grown, and how much of it was read.
-#[derive(Clone, Copy, Debug, Default)]
+/// How far a file has grown, and how much of it was read, since its beginning or its truncation.
+#[derive(Clone, Debug, Default)]
 struct Progress {
     told: u64,
     read: u64,
+    head: Head,
 }
 
 /// The files of one attempt. No file stays open: there may be thousands, most of them empty.
@@ -42,10 +45,24 @@ impl LogFiles {
         }
     }
 
+    /// Notes bytes of a stream that came over the link.
+    pub(crate) fn came(&mut self, source: Source, offset: u64, bytes: &[u8]) {
+        let progress = self.progress.entry(source).or_default();
+        progress.head.extend(offset, bytes);
+        progress.read = offset.saturating_add(bytes.len() as u64);
+        progress.told = progress.told.max(progress.read);
+    }
+
+    /// The file was truncated: what is told from now on is told of its new beginning.
+    pub(crate) fn begin_again(&mut self, source: Source) {
+        self.progress.remove(&source);
+    }
+
     /// Gives out the bytes of a stream that were not given out yet, up to `length` of the file.
     ///
-    /// What cannot be read now is read when the next length is told, or at the end; a file that is
-    /// shorter than told was cut by its rank, and what was cut is gone from the truth too.
+    /// What cannot be read now is read when the next length is told, or at the end. A file that is
+    /// shorter than told, or begins differently, was truncated by its rank since: what was told is
+    /// gone, and that it is will be told next.
     pub(crate) fn read(&mut self, source: Source, length: u64, mut each: impl FnMut(&[u8])) {
         let Some(path) = self.path(source) else {
             return;
@@ -60,7 +77,8 @@ impl LogFiles {
             let wanted = usize::try_from(progress.told - progress.read).unwrap_or(usize::MAX);
             let room = self.buffer.get_mut(..wanted.min(READ_BYTES));
             match file.read_at(room.unwrap_or_default(), progress.read) {
-                Ok(count) if count > 0 => {
+                // Compared after reading, or it could be truncated in between.
+                Ok(count) if count > 0 && progress.head.begins(&file).unwrap_or(false) => {
                     progress.read += count as u64;
                     each(self.buffer.get(..count).unwrap_or_default());
                 }
@@ -99,6 +117,21 @@ impl LogFiles {
             logs.stderr
         })
     }
+}
+
+/// What a person is told of a truncation.
+pub(crate) fn truncation(source: Source) -> String {
+    let (node, rank, stream) = source;
+    let (who, file) = match (rank, stream) {
+        (SETUP_RANK, LAUNCHER_STREAM) => (format!("mpirun on node {node}"), "mpirun.log"),
+        (SETUP_RANK, _) => (format!("setup on node {node}"), "setup.log"),
+        (_, 1) => (format!("rank {rank}"), "stdout.log"),
+        _ => (format!("rank {rank}"), "stderr.log"),
+    };
+    format!(
+        "{who} truncated its {file}, as `> /dev/stdout` and `> /dev/stderr` do: earlier output \
+         that was not shown yet is lost; hint: write to >&1 or >&2"
+    )
 }
 
 #[cfg(test)]
@@ -160,6 +193,30 @@ mod tests {
         assert_eq!(read(&mut files, source, all), b"");
         assert_eq!(read(&mut files, source, all + 4), b"more");
         assert!(files.behind().is_empty());
+    }
+
+    #[test]
+    fn i7_what_follows_a_truncation_is_not_taken_for_what_was_before() {
+        let fixture = fixture();
+        let logs = fixture.attempt.create_rank(0).unwrap();
+        let mut files = fixture.files(&["node0"]);
+        let source = (0, 0, 1);
+        for round in 0..3 {
+            let text = format!("{round}{}", "x".repeat(999));
+            fs::write(&logs.stdout, &text).unwrap();
+            files.came(source, 0, &text.as_bytes()[..512]);
+            assert_eq!(read(&mut files, source, 600), text.as_bytes()[512..600]);
+            // Truncated and longer than told before the length is looked at.
+            fs::write(&logs.stdout, "y".repeat(2000)).unwrap();
+            assert_eq!(read(&mut files, source, 1000), b"");
+            fs::write(&logs.stdout, "short").unwrap();
+            assert_eq!(read(&mut files, source, 1000), b"");
+            files.begin_again(source);
+            files.came(source, 0, b"short");
+            assert_eq!(read(&mut files, source, 5), b"");
+            assert!(files.behind().is_empty());
+            files.begin_again(source);
+        }
     }
 
     #[test]

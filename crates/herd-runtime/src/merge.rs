@@ -1,6 +1,6 @@
 //! Merges the ranks' streams into the run log: whole lines, each with the prefix of its rank.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ use herd_jobdir::runlog::{HERD, Piece, RunLogWriter, Stream};
 use herd_launch::lines::{Line, LineEnd, LineSplitter};
 use herd_link::LogFrame;
 
-use crate::log_files::LogFiles;
+use crate::log_files::{LogFiles, Source, truncation};
 
 /// The rank that stands for setup in log frames.
 pub(crate) const SETUP_RANK: u32 = HERD;
@@ -37,7 +37,9 @@ pub(crate) struct Merger {
     /// With exactly one rank in all there is nothing to tell apart: bytes pass as they come.
     prefixed: bool,
     files: LogFiles,
-    streams: BTreeMap<(usize, u32, u8), LineSplitter>,
+    streams: BTreeMap<Source, LineSplitter>,
+    /// Streams whose file was truncated.
+    truncated: BTreeSet<Source>,
     /// Why the merged log is incomplete from some point on; told once.
     trouble: Option<JobDirError>,
     grown: Option<LogGrown>,
@@ -70,6 +72,7 @@ impl Merger {
             prefixed,
             files,
             streams: BTreeMap::new(),
+            truncated: BTreeSet::new(),
             trouble: None,
             grown,
             broken: false,
@@ -77,14 +80,21 @@ impl Merger {
     }
 
     /// Takes more of one stream, which comes in order and without gaps: the bytes of the frame, or
-    /// without any, those of the stream's file up to the frame's offset.
-    pub(crate) fn merge(&mut self, node: usize, log: &LogFrame, now_ms: u64) {
+    /// without any, those of the stream's file up to the frame's offset. With neither bytes nor an
+    /// offset the file was truncated: what a person is to be told of that, the first time.
+    pub(crate) fn merge(&mut self, node: usize, log: &LogFrame, now_ms: u64) -> Option<String> {
         let source = (node, log.rank, log.stream);
-        if log.bytes.is_empty() {
+        if !log.bytes.is_empty() {
+            self.files.came(source, log.offset, &log.bytes);
+            self.take(source, &log.bytes, now_ms);
+        } else if log.offset > 0 {
             self.read(source, log.offset, now_ms);
         } else {
-            self.take(source, &log.bytes, now_ms);
+            self.files.begin_again(source);
+            let first = self.truncated.insert(source);
+            return first.then(|| truncation(source));
         }
+        None
     }
 
     fn read(&mut self, source: (usize, u32, u8), length: u64, now_ms: u64) {

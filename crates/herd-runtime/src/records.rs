@@ -10,17 +10,29 @@ use crate::error_text::chain;
 pub(crate) struct Records {
     warn: fn(&str),
     told: bool,
+    truncation_told: bool,
 }
 
 impl Records {
     pub(crate) fn new(warn: fn(&str)) -> Self {
-        Self { warn, told: false }
+        Self {
+            warn,
+            told: false,
+            truncation_told: false,
+        }
     }
 
     /// Notes how a write ended.
     pub(crate) fn note(&mut self, outcome: Result<(), JobDirError>) {
         if let Err(error) = outcome {
             self.failed(&error);
+        }
+    }
+
+    /// Tells of the first file that its rank truncated; events have each.
+    pub(crate) fn truncated(&mut self, text: &str) {
+        if !std::mem::replace(&mut self.truncation_told, true) {
+            (self.warn)(text);
         }
     }
 

@@ -210,6 +210,10 @@ async fn watch_over(
             exit = group.next_exit() => {
                 let Some((_, exit)) = exit else {
                     let length = length(&log);
+                    // Shorter than before: this attempt has truncated it, and what is there is its own.
+                    if length.is_some_and(|end| end < result.log_offset) {
+                        result.log_offset = 0;
+                    }
                     result.log_bytes = length.map(|end| end.saturating_sub(result.log_offset));
                     return result;
                 };
@@ -297,6 +301,7 @@ impl Common {
             cpus: self.cpus.clone(),
             nofile: None,
             keep_fds: Vec::new(),
+            on_parent_death: Signal::KILL,
         }
     }
 }

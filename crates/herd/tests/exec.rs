@@ -7,8 +7,12 @@ mod live;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
-use live::{Herd, alive, assert_code, eventually, pid_of, pids, signal, stderr, stdout};
+use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
+use herd_link::session::{CHUNK, Place, SessionEvent, SessionMessage, SessionRequest, stream};
+use herd_link::{Channel, Frame, Key, StdioFrame, connect};
+use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
 
 /// A job of two nodes that runs until `stop` exists.
 fn running(herd: &Herd) -> Child {
@@ -55,15 +59,39 @@ fn a_command_has_the_ranks_environment_and_its_streams_and_code_come_back() {
         stderr(&missing)
     );
     let nowhere = herd.run(&["exec", "last", "--rank", "9", "--", "true"]);
-    assert_code(&nowhere, 125);
+    assert_code(&nowhere, 2);
     assert!(
-        stderr(&nowhere).contains("no rank 9"),
+        stderr(&nowhere).contains("ranks 0 to 1"),
         "{}",
         stderr(&nowhere)
     );
+    let nowhere = herd.run(&["exec", "last", "--node", "node9", "--", "true"]);
+    assert_code(&nowhere, 2);
+    assert!(stderr(&nowhere).contains("node0, node1"));
+    for node in ["1", "node1"] {
+        let script = ["sh", "-c", "echo $HERD_NODE_NAME"];
+        let output = herd.run(&[&["exec", "last", "--node", node, "--"][..], &script].concat());
+        assert_eq!(stdout(&output), "node1\n");
+    }
     end(&herd, job);
     let over = herd.run(&["exec", "last", "--", "true"]);
     assert_code(&over, 125);
+}
+
+#[test]
+fn in_an_array_a_command_runs_on_the_node_and_a_rank_is_refused() {
+    let herd = Herd::new();
+    let text =
+        "array: 0-1\nrun: touch ready.$HERD_ARRAY_INDEX; until [ -e stop ]; do sleep 0.05; done\n";
+    herd.file("array.yaml", text);
+    let job = herd.start(&["run", "array.yaml"]);
+    eventually("a task runs", || herd.path("ready.0").exists());
+    let output = herd.run(&["exec", "last", "--", "sh", "-c", "echo $HERD_NODE_NAME"]);
+    assert_eq!(stdout(&output), "node0\n", "{}", stderr(&output));
+    let rank = herd.run(&["exec", "last", "--rank", "0", "--", "true"]);
+    assert_code(&rank, 2);
+    assert!(stderr(&rank).contains("have no ranks"), "{}", stderr(&rank));
+    end(&herd, job);
 }
 
 #[test]
@@ -242,6 +270,133 @@ fn i13_more_commands_than_a_node_takes_are_refused_and_harm_nothing() {
     end(&herd, job);
 }
 
+/// Bytes that each of the busy commands passes both ways: many windows.
+const BUSY: usize = 4_000_000;
+
+#[test]
+fn i13_busy_inputs_of_as_many_commands_as_a_node_takes_do_not_harm_the_job() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    let mut commands: Vec<Child> = (0..16)
+        .map(|number| {
+            let script = format!("head -c {BUSY}; touch c{number}; exec cat");
+            herd.command(&["exec", "last", "--", "sh", "-c", &script])
+                .stdin(fs::File::open("/dev/zero").unwrap())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    eventually("all have passed much", || {
+        (0..16).all(|n| herd.path(&format!("c{n}")).exists())
+    });
+    for child in &mut commands {
+        let ended = child.try_wait().unwrap();
+        let mut said = String::new();
+        if ended.is_some() {
+            let complaints = child.stderr.as_mut().unwrap();
+            complaints.read_to_string(&mut said).unwrap();
+        }
+        assert!(ended.is_none(), "{ended:?}: {said}");
+        signal(pid_of(child), "-KILL");
+        child.wait().unwrap();
+    }
+    end(&herd, job);
+}
+
+#[test]
+fn i13_what_does_not_fit_what_waits_for_a_node_costs_the_session_and_not_the_job() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    // Below the guard is the driver, below that the executors.
+    let node = children(children(pid_of(&job))[0])[0];
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    signal(node, "-STOP");
+    let refused = runtime.block_on(async { tokio::time::timeout(BOUND, overfill(&herd)).await });
+    signal(node, "-CONT");
+    let refused = refused.unwrap();
+    assert!(refused.contains("the job goes on"), "{refused}");
+    eventually("the command is gone", || {
+        !children(node).into_iter().any(is_the_session)
+    });
+    assert_code(&herd.run(&["exec", "last", "--", "true"]), 0);
+    end(&herd, job);
+}
+
+/// Less than the silence after which the stopped node is lost.
+const BOUND: Duration = Duration::from_secs(12);
+
+/// Whether it is what [`overfill`] starts.
+fn is_the_session(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|argv| argv == b"sleep\x00617\x00")
+}
+
+/// A client that keeps to no window; what the driver says to it in the end.
+async fn overfill(herd: &Herd) -> String {
+    let job = herd.job_dir();
+    let key = Key::from_hex(fs::read_to_string(job.join("key")).unwrap().trim()).unwrap();
+    let channel = Channel {
+        job: job.file_name().unwrap().to_str().unwrap().to_owned(),
+        attempt: 1,
+    };
+    let (mut sender, mut receiver) = connect(herd.coordinator(), &key, &channel, BOUND)
+        .await
+        .unwrap();
+    let hello = ToCoordinator::Client { version: VERSION };
+    sender.send_json(&hello).await.unwrap();
+    let request = SessionRequest {
+        place: Place::Node(0),
+        argv: ["sleep", "617"].map(str::to_owned).into(),
+        terminal: None,
+    };
+    let start = ToCoordinator::Session(SessionMessage {
+        session: 0,
+        event: SessionEvent::Start(request),
+    });
+    sender.send_json(&start).await.unwrap();
+    let piece = Frame::Stdio(StdioFrame {
+        session: 0,
+        stream: stream::STDIN,
+        bytes: vec![0; CHUNK],
+    });
+    for _ in 0..400 {
+        sender.send(&piece).await.unwrap();
+    }
+    sender.flush().await.unwrap();
+    loop {
+        let frame = receiver.recv().await.unwrap().unwrap();
+        if let FromCoordinator::Refused { reason } = frame.parse_json().unwrap() {
+            return reason;
+        }
+    }
+}
+
+#[test]
+fn i13_a_command_that_is_too_long_is_refused_and_harms_nothing() {
+    let herd = Herd::new();
+    let job = running(&herd);
+    let words = |count: usize| vec!["y".repeat(100_000); count];
+    let mut args = vec!["exec", "last", "--", "true"];
+    let (few, many) = (words(9), words(11));
+    args.extend(few.iter().map(String::as_str));
+    assert_code(&herd.run(&args), 0);
+    args.truncate(4);
+    args.extend(many.iter().map(String::as_str));
+    let output = herd.run(&args);
+    assert_code(&output, 125);
+    assert!(
+        stderr(&output).contains("are the most"),
+        "{}",
+        stderr(&output)
+    );
+    assert_code(&herd.run(&["exec", "last", "--", "true"]), 0);
+    end(&herd, job);
+}
+
 #[test]
 fn with_a_terminal_the_command_has_one() {
     let herd = Herd::new();
@@ -294,5 +449,35 @@ fn read_until(from: &mut fs::File, seen: &mut Vec<u8>, text: &str) {
             String::from_utf8_lossy(seen)
         );
         seen.extend_from_slice(&piece[..length]);
+    }
+}
+
+#[test]
+fn a_job_handed_in_a_moment_ago_is_waited_for() {
+    let herd = Herd::new();
+    for _ in 0..5 {
+        assert_code(&herd.run(&["submit", "-N", "2", "--", "sleep", "600"]), 0);
+        let output = herd.run(&["exec", "last", "--node", "1", "--", "echo", "there"]);
+        assert_code(&output, 0);
+        assert_eq!(stdout(&output), "there\n");
+        assert_code(&herd.run(&["cancel", "last"]), 0);
+    }
+    // One that waits for another job says so at once.
+    assert_code(
+        &herd.run(&["submit", "-J", "first", "--", "sleep", "600"]),
+        0,
+    );
+    herd.file("job.yaml", "after: [first]\nrun: 'true'\n");
+    assert_code(&herd.run(&["submit", "-J", "second", "job.yaml"]), 0);
+    eventually("it waits", || {
+        stdout(&herd.run(&["why", "second"])).contains("waits for job")
+    });
+    let begun = Instant::now();
+    let output = herd.run(&["exec", "second", "--", "true"]);
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("QUEUED"), "{}", stderr(&output));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    for job in ["second", "first"] {
+        assert_code(&herd.run(&["cancel", job]), 0);
     }
 }

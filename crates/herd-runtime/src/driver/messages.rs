@@ -1,5 +1,6 @@
 //! What nodes and clients say to the driver.
 
+use herd_core::event::EventKind;
 use herd_link::Frame;
 use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
 
@@ -14,7 +15,10 @@ impl Driver {
         match (incoming, peer) {
             (Incoming::Frame(Frame::Log(log)), Some(Peer::Node(node))) => {
                 self.coordinator.heard(node, now);
-                self.merger.merge(node, &log, now);
+                if let Some(text) = self.merger.merge(node, &log, now) {
+                    self.records.truncated(&text);
+                    self.event(EventKind::Warning { text });
+                }
             }
             (Incoming::Frame(Frame::Control(bytes)), peer) => {
                 let message = serde_json::from_slice(&bytes).unwrap_or(ToCoordinator::Unknown);

@@ -10,6 +10,10 @@ use crate::connections::ConnectionId;
 use crate::coordinator::SILENCE_MS;
 use crate::session::relay::{ClientSession, NodeSession};
 
+/// Said to a client whose session would fill what waits for its node.
+const NO_ROOM: &str = "the node has not taken what was sent to the commands there, and no more of it \
+                       can wait; the job goes on";
+
 impl Driver {
     /// A client speaks of one of its sessions.
     pub(super) fn session_of_client(&mut self, client: ConnectionId, message: SessionMessage) {
@@ -28,7 +32,8 @@ impl Driver {
             SessionEvent::Ended { .. } => {}
             event => {
                 if let Some(ours) = self.relay.of_client(theirs) {
-                    self.tell_session(ours, event);
+                    let frame = about(ours, event);
+                    self.hand_to_session(ours, frame);
                 }
             }
         }
@@ -63,11 +68,8 @@ impl Driver {
         let Some(ours) = self.relay.of_client(theirs) else {
             return;
         };
-        if let Some(&id) = self.node_connections.get(&ours.node) {
-            let session = ours.number;
-            self.connections
-                .send_frame(id, Frame::Stdio(StdioFrame { session, ..frame }));
-        }
+        let session = ours.number;
+        self.hand_to_session(ours, Frame::Stdio(StdioFrame { session, ..frame }));
     }
 
     /// Bytes that a command wrote.
@@ -86,7 +88,7 @@ impl Driver {
     /// A client is gone, and with it its sessions.
     pub(super) fn client_gone(&mut self, client: ConnectionId) {
         for ours in self.relay.client_gone(client) {
-            self.tell_session(ours, SessionEvent::Close);
+            self.close_session(ours);
         }
     }
 
@@ -122,20 +124,42 @@ impl Driver {
         if request.argv.is_empty() {
             return Err("no command is given".to_owned());
         }
+        request.check_size().map_err(|error| error.to_string())?;
         let node = self.coordinator.place(&request.place)?;
         let number = self.relay.start(theirs, node)?;
         let ours = NodeSession { node, number };
-        self.tell_session(ours, SessionEvent::Start(request));
-        Ok(())
+        let start = about(ours, SessionEvent::Start(request));
+        if self.send_to_session(ours, start) {
+            return Ok(());
+        }
+        self.relay.ended(ours);
+        Err(NO_ROOM.to_owned())
     }
 
-    fn tell_session(&mut self, ours: NodeSession, event: SessionEvent) {
-        let message = FromCoordinator::Session(SessionMessage {
-            session: ours.number,
-            event,
-        });
+    /// Passes on what a client sends; where the node has no room for it, the session ends and not
+    /// the node.
+    fn hand_to_session(&mut self, ours: NodeSession, frame: Frame) {
+        if self.send_to_session(ours, frame) {
+            return;
+        }
+        self.close_session(ours);
+        if let Some(theirs) = self.relay.ended(ours) {
+            let reason = NO_ROOM.to_owned();
+            self.connections
+                .send(theirs.client, &FromCoordinator::Refused { reason });
+        }
+    }
+
+    /// `false` where the node has no room. One that is lost has its own end.
+    fn send_to_session(&mut self, ours: NodeSession, frame: Frame) -> bool {
+        let id = self.node_connections.get(&ours.node);
+        id.is_none_or(|&id| self.connections.send_of_session(id, frame))
+    }
+
+    fn close_session(&mut self, ours: NodeSession) {
         if let Some(&id) = self.node_connections.get(&ours.node) {
-            self.connections.send(id, &message);
+            self.connections
+                .send_frame(id, about(ours, SessionEvent::Close));
         }
     }
 
@@ -160,4 +184,14 @@ impl Driver {
         };
         self.connections.send(id, &answer);
     }
+}
+
+/// A message to a node about one of its sessions.
+fn about(ours: NodeSession, event: SessionEvent) -> Frame {
+    let message = FromCoordinator::Session(SessionMessage {
+        session: ours.number,
+        event,
+    });
+    // All parts of a message can be written as JSON.
+    Frame::Control(serde_json::to_vec(&message).unwrap_or_default())
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use herd_core::exit::ProcessEnd;
 use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
 use herd_link::session::{
-    CHUNK, SessionEvent, SessionMessage, SessionRequest, TerminalSize, WINDOW, stream,
+    CHUNK, RequestTooLong, SessionEvent, SessionMessage, SessionRequest, TerminalSize, WINDOW,
+    stream,
 };
 use herd_link::{Channel, Frame, Key, LinkError, Receiver, Sender, StdioFrame};
 use rustix::termios::{OptionalActions, Termios};
@@ -54,6 +55,9 @@ pub enum ClientError {
         /// Its reason.
         reason: String,
     },
+    /// The command is too long to be sent; nobody was asked.
+    #[error(transparent)]
+    TooLong(#[from] RequestTooLong),
     /// It is gone.
     #[error("the job ended meanwhile")]
     Gone,
@@ -118,6 +122,7 @@ impl Target {
         request: SessionRequest,
         signals: &mut Signals,
     ) -> Result<SessionEnd, ClientError> {
+        request.check_size()?;
         let (sender, receiver) = self.connect().await?;
         let own = |what| move |source| ClientError::Own { what, source };
         let raw = match request.terminal {

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::bounds::SESSIONS_PER_NODE;
 use crate::connections::ConnectionId;
-
-/// Sessions of one node at once. With it, what waits to be written to a node stays bounded: of each
-/// session at most a window of input and the acknowledgements of a window of output.
-const SESSIONS_PER_NODE: usize = 16;
 
 /// A session as its client names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -142,7 +142,7 @@ const FORMATS: &[(&[&str], &str)] = &[
         &["-l", "-w", "--wide", "--long"],
         "`-o wide` shows more columns",
     ),
-    (&["-q", "--quiet"], "`-o name` prints ids alone"),
+    (&["-q", "--quiet"], "`-o id` prints ids alone"),
     (&["--format"], "`-o FORMAT` chooses the format"),
 ];
 
@@ -205,7 +205,9 @@ pub(crate) fn refusal(mut error: clap::Error, args: &[OsString], color: bool) ->
         ("", "")
     };
     for hint in hints {
-        text.push_str(&format!("{bold}hint:{reset} {hint}\n"));
+        for part in [bold, "hint:", reset, " ", &hint, "\n"] {
+            text.push_str(part);
+        }
     }
     text
 }

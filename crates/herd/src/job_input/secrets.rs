@@ -12,8 +12,16 @@ use herd_core::spec::SecretSource;
 use super::env_file::is_name;
 use crate::error::Fault;
 
-/// Largest secret that is read.
-const MAX_BYTES: u64 = 1 << 20;
+/// Largest variable that the kernel gives to a program: `NAME=VALUE` and its NUL (`MAX_ARG_STRLEN`).
+const MAX_VARIABLE: usize = 128 * 1024;
+/// Most bytes of all secrets together, names included: they travel to each node in one message.
+const MAX_TOGETHER: usize = 1024 * 1024;
+/// Said of one beyond [`MAX_VARIABLE`].
+const TOO_LARGE: &str = "is larger than 128 KiB, the most that the system gives to a program in one \
+                         variable";
+/// What to do about it.
+const SHORTEN: &str =
+    "let the program read a file that only you can read, and give it the path in env";
 
 /// Values by name. Its Debug form shows names only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -86,6 +94,10 @@ pub(crate) fn read(
                 }),
             SecretSource::File(path) => read_file(&base.join(path)),
         };
+        let value = value.and_then(|value| match variable_bytes(name, &value) {
+            0..=MAX_VARIABLE => Ok(value),
+            _ => Err(TOO_LARGE.to_owned()),
+        });
         match value {
             Ok(value) if value.contains('\0') => {
                 faults.push(Fault::of(format!("secrets.{name}"), "contains a NUL byte"));
@@ -93,10 +105,24 @@ pub(crate) fn read(
             Ok(value) => {
                 values.insert(name.clone(), value);
             }
-            Err(problem) => faults.push(Fault::of(format!("secrets.{name}"), problem)),
+            Err(problem) => {
+                let hint = (problem == TOO_LARGE).then(|| SHORTEN.to_owned());
+                let fault = Fault::of(format!("secrets.{name}"), problem);
+                faults.push(Fault { hint, ..fault });
+            }
         }
     }
+    let together: usize = values.iter().map(|(n, v)| variable_bytes(n, v)).sum();
+    if together > MAX_TOGETHER {
+        let text = format!("are {together} bytes together, and {MAX_TOGETHER} are the most");
+        faults.push(Fault::of("secrets", text).hint(SHORTEN));
+    }
     Secrets(values)
+}
+
+/// What a variable takes in a program's environment.
+fn variable_bytes(name: &str, value: &str) -> usize {
+    name.len() + 1 + value.len() + 1
 }
 
 fn read_file(path: &Path) -> Result<String, String> {
@@ -107,11 +133,12 @@ fn read_file(path: &Path) -> Result<String, String> {
         return Err(format!("{shown} is a directory"));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1)
+    let most = MAX_VARIABLE as u64;
+    file.take(most + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("cannot read {shown}: {error}"))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("{shown} is larger than 1 MiB"));
+    if bytes.len() > MAX_VARIABLE {
+        return Err(TOO_LARGE.to_owned());
     }
     let mut text = String::from_utf8(bytes).map_err(|_error| format!("{shown} is not UTF-8"))?;
     if text.ends_with('\n') {
@@ -143,6 +170,42 @@ mod tests {
             let shown = format!("{} {:?}", fault.text, fault.hint);
             assert!(!shown.contains("hunter"), "{shown}");
         }
+    }
+
+    #[test]
+    fn i13_more_than_a_variable_or_a_job_takes_is_refused() {
+        let faults_of = |lengths: &[usize]| {
+            let sources = (0..lengths.len())
+                .map(|n| (format!("S{n:02}"), SecretSource::Env(n.to_string())))
+                .collect();
+            let variable = |n: &str| {
+                let length = *lengths.get(n.parse::<usize>().ok()?)?;
+                Some(OsString::from("x".repeat(length)))
+            };
+            let mut faults = Vec::new();
+            read(&sources, Path::new("/"), &variable, &mut faults);
+            faults
+        };
+        // `S00=` and the NUL.
+        let most = MAX_VARIABLE - 5;
+        assert_eq!(faults_of(&[most; 8]), []);
+        let faults = faults_of(&[10, most + 1]);
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].key.as_deref(), Some("secrets.S01"));
+        assert!(faults[0].text.contains("larger than 128 KiB"));
+        assert!(faults[0].hint.is_some());
+        let faults = faults_of(&[100_000; 11]);
+        assert_eq!(faults.len(), 1);
+        assert!(
+            faults[0].text.contains("1048576 are the most"),
+            "{faults:?}"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("large"), "é".repeat(MAX_VARIABLE)).unwrap();
+        let sources = [("F".to_owned(), SecretSource::File("large".to_owned()))];
+        let mut faults = Vec::new();
+        read(&sources.into(), dir.path(), &|_| None, &mut faults);
+        assert!(faults[0].text.contains("larger than 128 KiB"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ envs:
 secrets:
   TOKEN: null
 file_mounts:
-  ./data: shared
+  ./data: stock
 setup: |
   echo setup $SKYPILOT_SETUP_NODE_RANK/$SKYPILOT_NUM_NODES
 run: |
@@ -32,9 +32,9 @@ fn bench() -> Bench {
     let path = |name: &str| bench.dir.path().join(name);
     std::fs::create_dir_all(path("tasks")).unwrap();
     std::fs::create_dir_all(path("project")).unwrap();
-    std::fs::create_dir_all(path("shared")).unwrap();
+    std::fs::create_dir_all(path("stock")).unwrap();
     bench.file("tasks/task.yaml", TASK);
-    bench.file("shared/words", b"some data\n");
+    bench.file("stock/words", b"some data\n");
     bench
 }
 
@@ -53,7 +53,7 @@ fn what_is_missing_is_named_with_the_way_to_give_it() {
     let output = herd.args(given).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let link = bench.dir.path().canonicalize().unwrap();
-    let link = format!("`ln -s {0}/shared {0}/project/data`", link.display());
+    let link = format!("`ln -s {0}/stock {0}/project/data`", link.display());
     assert!(
         said.contains("file_mounts") && said.contains(&link),
         "{said}"
@@ -75,7 +75,7 @@ fn what_is_missing_is_named_with_the_way_to_give_it() {
 fn a_task_does_what_its_author_expects() {
     let bench = bench();
     let data = bench.dir.path().join("project/data");
-    std::os::unix::fs::symlink("../shared", data).unwrap();
+    std::os::unix::fs::symlink("../stock", data).unwrap();
     let mut herd = bench.herd();
     herd.env("TOKEN", "abc")
         .env("HERD_LEASE_DIR", bench.dir.path().join("leases"));
@@ -114,7 +114,7 @@ fn a_task_without_its_directory_has_one_fault_and_warnings_name_their_place() {
     let bench = bench();
     bench.file(
         "tasks/task.yaml",
-        b"num_nodes: 1\nresources: {cloud: aws}\nworkdir: nowhere\nfile_mounts: {./data: shared}\nrun: a\n",
+        b"num_nodes: 1\nresources: {cloud: aws}\nworkdir: nowhere\nfile_mounts: {./data: stock}\nrun: a\n",
     );
     let answer = bench.ask(&["run", "tasks/task.yaml"]);
     assert_eq!(answer.code, 2);

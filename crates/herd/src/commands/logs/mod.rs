@@ -6,11 +6,13 @@ pub(super) mod shape;
 mod task;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use herd_backends::local::Announcer;
 use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
-use super::Outcome;
+use super::places::Places;
+use super::{Outcome, interrupt};
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -25,13 +27,18 @@ const IDLE: Duration = Duration::from_millis(250);
 pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
     let job = jobs::open(&home, &args.job)?;
+    if args.follow {
+        interrupt::tell_that_it_goes_on(&job);
+    }
+    let places = Places::of(&job);
     if let Some(index) = args.task {
+        places.check_task(index)?;
         return task::run(args, &job, index, printer);
     }
-    if job.status.tasks.is_some() {
+    if places.is_array() {
         refuse_ranks(args)?;
     }
-    let filter = filter(args, &job)?;
+    let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
     if args.follow {
         follow(&job, filter, &mut shaper, printer)?;
@@ -60,6 +67,7 @@ fn follow(
 ) -> Result<(), ExpectedError> {
     let mut follow = Follow::new(job.dir.path(), filter);
     let mut text = Vec::new();
+    let mut announcer = Announcer::new(Instant::now());
     while !printer.is_closed() {
         match follow.next(IDLE).map_err(unreadable)? {
             Followed::Entry(entry) => {
@@ -68,7 +76,12 @@ fn follow(
             Followed::Idle => {
                 printer.flush();
                 // A driver that died writes no end; reading the status writes it in its place.
-                jobs::read(job.dir.clone())?;
+                let now = jobs::read(job.dir.clone())?;
+                if let Some(why) = now.waits_for()
+                    && announcer.is_news(why, Instant::now())
+                {
+                    printer.note(why);
+                }
             }
             Followed::Ended => return Ok(()),
         }
@@ -104,13 +117,17 @@ fn refuse_ranks(args: &LogsArgs) -> Result<(), ExpectedError> {
     Ok(())
 }
 
-fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
+fn filter(args: &LogsArgs, places: &Places) -> Result<Filter, ExpectedError> {
     let ranks = match &args.rank {
-        Some(value) => ranks::parse(value).ok_or_else(|| ExpectedError::BadOption {
-            option: "--rank",
-            value: value.clone(),
-            source: "expected ranks like `3` or `0-3,7`".into(),
-        })?,
+        Some(value) => {
+            let ranks = ranks::parse(value).ok_or_else(|| ExpectedError::BadOption {
+                option: "--rank",
+                value: value.clone(),
+                source: "expected ranks like `3` or `0-3,7`".into(),
+            })?;
+            places.check_ranks(&ranks, value)?;
+            ranks
+        }
         None => Vec::new(),
     };
     Ok(Filter {
@@ -118,7 +135,7 @@ fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
         node: args
             .node
             .as_deref()
-            .map(|value| node(value, job))
+            .map(|value| places.node(value))
             .transpose()?,
         since_ms: args.since.as_deref().map(since).transpose()?,
         stream: args.stream.map(|stream| match stream {
@@ -127,26 +144,6 @@ fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
         }),
         grep: args.grep.clone(),
         tail: args.tail,
-    })
-}
-
-fn node(value: &str, job: &Job) -> Result<u32, ExpectedError> {
-    let known = &job.status.nodes;
-    let by_name = known
-        .iter()
-        .find(|node| node.name == value)
-        .map(|node| node.index);
-    by_name.or_else(|| value.parse().ok()).ok_or_else(|| {
-        let names: Vec<&str> = known
-            .iter()
-            .take(8)
-            .map(|node| node.name.as_str())
-            .collect();
-        ExpectedError::BadOption {
-            option: "--node",
-            value: value.to_owned(),
-            source: format!("the job has no such node; it has {}", names.join(", ")).into(),
-        }
     })
 }
 
