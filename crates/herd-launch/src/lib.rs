@@ -10,6 +10,7 @@ pub mod group;
 pub mod lines;
 pub mod pause;
 pub mod spawn;
+pub mod store;
 pub mod sys;
 pub mod tree;
 
