@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -32,7 +33,7 @@ impl Drop for Connection {
 
 impl Connection {
     /// Serves the client until it leaves or is cut off.
-    pub(super) async fn serve(self, options: Arc<Options>) {
+    pub(super) async fn serve(mut self, options: Arc<Options>) {
         let Err(end) = self.converse(&options).await;
         let peer = self.peer;
         match end {
@@ -42,7 +43,9 @@ impl Connection {
         }
     }
 
-    async fn converse(&self, options: &Options) -> Result<Infallible, End> {
+    async fn converse(&mut self, options: &Options) -> Result<Infallible, End> {
+        // Reading through it asks the kernel once less for each request than `try_read` does.
+        let (mut reader, writer) = self.stream.split();
         let mut decoder = Decoder::default();
         let mut output = Vec::new();
         let mut written = 0;
@@ -59,14 +62,14 @@ impl Connection {
                 progress = Instant::now();
             }
             if let Some(rest) = output.get(written..).filter(|rest| !rest.is_empty()) {
-                match self.stream.try_write(rest) {
+                match writer.try_write(rest) {
                     Ok(count) => {
                         written += count;
                         progress = Instant::now();
                     }
                     Err(error) if would_block(&error) => {
                         tokio::select! {
-                            _ = self.stream.writable() => {}
+                            _ = writer.writable() => {}
                             () = self.changed.notified() => {}
                             () = tokio::time::sleep_until(progress + options.read_within) => {
                                 let seconds = options.read_within.as_secs();
@@ -86,19 +89,17 @@ impl Connection {
                     continue;
                 }
             }
-            tokio::select! {
-                _ = self.stream.readable() => {}
+            let silent = !decoder.validated();
+            let read = tokio::select! {
+                read = reader.read_buf(decoder.buffer()) => read,
                 () = self.changed.notified() => continue,
-                () = tokio::time::sleep_until(silent_until), if !decoder.validated() => {
+                () = tokio::time::sleep_until(silent_until), if silent => {
                     let seconds = options.validate_within.as_secs();
                     return Err(ProtocolError::Silent(seconds).into());
                 }
-            }
-            match self.stream.try_read_buf(decoder.buffer()) {
-                Ok(0) => return Err(End::Quiet),
-                Ok(_) => {}
-                Err(error) if would_block(&error) => {}
-                Err(_) => return Err(End::Quiet),
+            };
+            if !matches!(read, Ok(1..)) {
+                return Err(End::Quiet);
             }
         }
     }

@@ -180,7 +180,6 @@ fn try_listen(address: SocketAddr, dual_stack: bool) -> io::Result<TcpListener> 
 }
 
 /// Lets peers in until its owner ends it, and with it all of its connections.
-#[expect(clippy::infinite_loop, reason = "it ends with its owner")]
 async fn accept(listener: TcpListener, shared: Shared, options: Arc<Options>) {
     let mut connections = JoinSet::new();
     loop {

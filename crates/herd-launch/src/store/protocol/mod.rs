@@ -4,16 +4,16 @@
 //! says which, and fields; nothing frames it. The first request of a connection shows that it speaks
 //! this protocol and not the one of torch before 2.2.
 
-use super::error::ProtocolError;
+use crate::store::error::ProtocolError;
 
 /// The longest key, bytes; torch's own bound.
-pub(super) const KEY_MAX: usize = 8 * 1024;
+pub(in crate::store) const KEY_MAX: usize = 8 * 1024;
 /// The longest value, bytes; torch's own bound.
-pub(super) const VALUE_MAX: usize = 8 * 1024 * 1024;
+pub(in crate::store) const VALUE_MAX: usize = 8 * 1024 * 1024;
 /// The most keys in one request; torch's own bound.
-pub(super) const KEYS_MAX: u64 = 128 * 1024;
+pub(in crate::store) const KEYS_MAX: u64 = 128 * 1024;
 /// The most bytes of one request, over all its keys and values. torch has no bound of its own.
-pub(super) const REQUEST_MAX: usize = 64 * 1024 * 1024;
+pub(in crate::store) const REQUEST_MAX: usize = 64 * 1024 * 1024;
 /// What the first request must show.
 const MAGIC: u32 = 0x3C85_F7CE;
 /// The least room for one read.
@@ -22,16 +22,16 @@ const READ: usize = 4096;
 const READ_MAX: usize = 256 * 1024;
 
 /// Answer to a wait whose keys are all there.
-pub(super) const STOP_WAITING: u8 = 0;
+pub(in crate::store) const STOP_WAITING: u8 = 0;
 /// Answer to the end of a wait that the client gave up.
-pub(super) const WAIT_CANCELLED: u8 = 1;
+pub(in crate::store) const WAIT_CANCELLED: u8 = 1;
 
 /// A key or a value.
-pub(super) type Bytes = Vec<u8>;
+pub(in crate::store) type Bytes = Vec<u8>;
 
 /// One complete request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Request {
+pub(in crate::store) enum Request {
     Validate,
     Set(Bytes, Bytes),
     CompareSet {
@@ -105,7 +105,7 @@ struct Partial {
 
 /// Collects bytes as they come and gives requests.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(in crate::store) struct Decoder {
     buffer: Vec<u8>,
     /// How much of the buffer is used up.
     used: usize,
@@ -117,7 +117,7 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// Where the next bytes are to be appended, with room for a read.
-    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(in crate::store) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.used > 0 {
             self.buffer.drain(..self.used);
             self.used = 0;
@@ -132,18 +132,18 @@ impl Decoder {
     }
 
     /// Bytes held for requests that are not complete, beyond what each connection has.
-    pub(super) fn held(&self) -> usize {
+    pub(in crate::store) fn held(&self) -> usize {
         let partial = self.partial.as_ref().map_or(0, |partial| partial.size);
         self.buffer.capacity().saturating_sub(READ) + partial
     }
 
     /// Whether the client has shown that it speaks this protocol.
-    pub(super) fn validated(&self) -> bool {
+    pub(in crate::store) fn validated(&self) -> bool {
         self.validated
     }
 
     /// The next request; `None` until more bytes come. After an error nothing more can be understood.
-    pub(super) fn next(&mut self) -> Result<Option<Request>, ProtocolError> {
+    pub(in crate::store) fn next(&mut self) -> Result<Option<Request>, ProtocolError> {
         let mut partial = match self.partial.take() {
             Some(partial) => partial,
             None => match self.take::<1>() {
@@ -318,18 +318,18 @@ impl Partial {
 }
 
 /// Appends a string to an answer.
-pub(super) fn put_string(answer: &mut Vec<u8>, bytes: &[u8]) {
+pub(in crate::store) fn put_string(answer: &mut Vec<u8>, bytes: &[u8]) {
     answer.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     answer.extend_from_slice(bytes);
 }
 
 /// Appends a number to an answer.
-pub(super) fn put_i64(answer: &mut Vec<u8>, number: i64) {
+pub(in crate::store) fn put_i64(answer: &mut Vec<u8>, number: i64) {
     answer.extend_from_slice(&number.to_le_bytes());
 }
 
 /// Appends a length to an answer that has it as a signed number.
-pub(super) fn put_length(answer: &mut Vec<u8>, length: usize) {
+pub(in crate::store) fn put_length(answer: &mut Vec<u8>, length: usize) {
     put_i64(answer, i64::try_from(length).unwrap_or(i64::MAX));
 }
 

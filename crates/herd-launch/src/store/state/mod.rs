@@ -6,16 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 
-use super::error::Refusal;
-use super::protocol::{
+use crate::store::error::Refusal;
+use crate::store::protocol::{
     Bytes, Request, STOP_WAITING, WAIT_CANCELLED, put_i64, put_length, put_string,
 };
 
 /// A connection's number.
-pub(super) type ClientId = u64;
+pub(in crate::store) type ClientId = u64;
 
 /// The longest answer, bytes.
-pub(super) const ANSWER_MAX: usize = 64 * 1024 * 1024;
+pub(in crate::store) const ANSWER_MAX: usize = 64 * 1024 * 1024;
 /// What one entry costs besides its bytes, roughly.
 const ENTRY: usize = 64;
 
@@ -39,7 +39,7 @@ impl Awaited {
 
 /// All that the store holds.
 #[derive(Debug)]
-pub(super) struct State {
+pub(in crate::store) struct State {
     values: BTreeMap<Bytes, Bytes>,
     queues: BTreeMap<Bytes, VecDeque<Bytes>>,
     /// Who waits, longest first. No entry is empty.
@@ -53,7 +53,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(bytes_max: usize, keys_max: usize) -> Self {
+    pub(in crate::store) fn new(bytes_max: usize, keys_max: usize) -> Self {
         Self {
             values: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -66,14 +66,14 @@ impl State {
     }
 
     /// Forgets everything and everybody.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::store) fn clear(&mut self) {
         *self = Self::new(self.bytes_max, self.keys_max);
     }
 
     /// Does what a client asks for. Appends what it is answered now and gives the clients to which
     /// [`STOP_WAITING`] is to be sent, the same one perhaps. A refusal is the client's end; what a
     /// request of several parts did before stays.
-    pub(super) fn apply(
+    pub(in crate::store) fn apply(
         &mut self,
         client: ClientId,
         request: Request,
@@ -86,7 +86,7 @@ impl State {
                 key,
                 expected,
                 desired,
-            } => return self.compare_set(key, expected, desired, answer),
+            } => return self.compare_set(key, &expected, &desired, answer),
             Request::Get(key) => {
                 put_string(answer, self.value(&key));
                 bounded(answer)?;
@@ -151,7 +151,7 @@ impl State {
     }
 
     /// A client waits no more: it is gone, or has given up.
-    pub(super) fn forget(&mut self, client: ClientId) {
+    pub(in crate::store) fn forget(&mut self, client: ClientId) {
         for awaited in self.awaited.remove(&client).unwrap_or_default() {
             self.held -= awaited.cost();
             if let Some(clients) = self.waiting.get_mut(&awaited) {
@@ -232,16 +232,16 @@ impl State {
     fn compare_set(
         &mut self,
         key: Bytes,
-        expected: Bytes,
-        desired: Bytes,
+        expected: &[u8],
+        desired: &[u8],
         answer: &mut Vec<u8>,
     ) -> Result<Vec<ClientId>, Refusal> {
         match self.values.get(&key) {
-            None if !expected.is_empty() => put_string(answer, &expected),
+            None if !expected.is_empty() => put_string(answer, expected),
             Some(value) if *value != expected => put_string(answer, value),
             _ => {
-                let woken = self.set(key, desired.clone())?;
-                put_string(answer, &desired);
+                let woken = self.set(key, desired.to_vec())?;
+                put_string(answer, desired);
                 return Ok(woken);
             }
         }
