@@ -52,6 +52,15 @@ pub enum EventKind {
         /// What was observed.
         detail: String,
     },
+    /// The daemon of a node that serves the ranks, such as a Ray head, is up.
+    ServiceReady {
+        /// Node index.
+        node: u32,
+        /// Where it is reached.
+        address: String,
+        /// Its port.
+        port: u16,
+    },
     /// A rank's process started.
     RankStarted {
         /// Global rank.

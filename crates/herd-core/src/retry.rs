@@ -83,6 +83,7 @@ mod tests {
         Failure::NodeLost {
             node: "n1".to_owned(),
             detail: "silent".to_owned(),
+            last_lines: Vec::new(),
         }
     }
 

@@ -32,6 +32,14 @@ pub const SLURM_EXTRA: &[&str] = &[
     "tmp",
 ];
 
+/// Variables that herd sets in a Ray job: which cluster it is, and how it is entered.
+const RAY_OWN: &[&str] = &[
+    "RAY_ADDRESS",
+    "RAY_AUTH_MODE",
+    "RAY_AUTH_TOKEN",
+    "RAY_AUTH_TOKEN_PATH",
+];
+
 /// Why a value is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -270,6 +278,21 @@ pub fn conflicts(spec: &JobSpec) -> Vec<Conflict> {
             );
         }
     }
+    if spec.job_type == JobType::Ray {
+        for variable in RAY_OWN {
+            let places = [
+                ("env", spec.env.contains_key(*variable)),
+                ("secrets", spec.secrets.contains_key(*variable)),
+            ];
+            for (place, _) in places.into_iter().filter(|(_, set)| *set) {
+                say(
+                    &format!("{place}.{variable}"),
+                    "is set by herd itself in a Ray job, for the cluster it starts",
+                    "remove it; to use a cluster of your own, set `type: command`",
+                );
+            }
+        }
+    }
     for variable in spec
         .secrets
         .keys()
@@ -441,6 +464,31 @@ mod tests {
                 .message
                 .contains("is not an option")
         );
+    }
+
+    #[test]
+    fn i13_a_ray_job_cannot_set_what_makes_its_cluster() {
+        let spec = JobSpec {
+            job_type: JobType::Ray,
+            run: Some(Command::Shell("a".to_owned())),
+            env: [("RAY_ADDRESS", "auto"), ("RAY_LOG_TO_STDERR", "1")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            secrets: [(
+                "RAY_AUTH_TOKEN".to_owned(),
+                SecretSource::Env("T".to_owned()),
+            )]
+            .into(),
+            ..JobSpec::default()
+        };
+        let found = conflicts(&spec);
+        let keys: Vec<_> = found.iter().map(|found| found.key.as_str()).collect();
+        assert_eq!(keys, ["env.RAY_ADDRESS", "secrets.RAY_AUTH_TOKEN"]);
+        let command = JobSpec {
+            job_type: JobType::Command,
+            ..spec
+        };
+        assert!(conflicts(&command).is_empty());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod spawn;
 pub mod store;
 pub mod sys;
 pub mod tree;
+pub mod world;
 
 pub use rustix::process::{Pid, Signal};
 

@@ -57,6 +57,15 @@ pub enum ToCoordinator {
         /// Array indices.
         indices: Vec<u32>,
     },
+    /// The daemon that this node runs beside the ranks is up and known to its cluster.
+    ServiceReady {
+        /// Address at which the other nodes reach it.
+        address: String,
+        /// Port that belongs to it.
+        port: u16,
+    },
+    /// That daemon ended, could not start or was not ready in time.
+    ServiceFailed(Box<ServiceFailure>),
     /// A message of the coordinator has a type that this executor does not know.
     NotUnderstood,
     /// About a command that a client runs on a node.
@@ -100,6 +109,19 @@ pub enum Phase {
     Run,
 }
 
+/// How the daemon of a node failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceFailure {
+    /// The code its program could not be started with; absent where it ran.
+    #[serde(default)]
+    pub start_code: Option<u8>,
+    /// What happened to which daemon, in one sentence.
+    pub detail: String,
+    /// The last lines it wrote.
+    #[serde(default)]
+    pub last_lines: Vec<String>,
+}
+
 /// How setup ended on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetupResult {
@@ -140,6 +162,14 @@ pub enum FromCoordinator {
     ReturnTasks {
         /// At most this many.
         count: u32,
+    },
+    /// The daemon of node 0 is up: start the one of this node. To node 0 itself: those of all nodes
+    /// are up, start the ranks.
+    ServiceReady {
+        /// Address of node 0's daemon.
+        address: String,
+        /// Port of node 0's daemon.
+        port: u16,
     },
     /// Stop what runs; sent again, stop it at once.
     Cancel {

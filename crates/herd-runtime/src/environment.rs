@@ -36,6 +36,9 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     set("HERD_JOB_NAME", plan.name.clone());
     set("HERD_ATTEMPT", plan.attempt.to_string());
     set("HERD_NODE_RANK", assign.node.to_string());
+    // Of the node's first rank, for what runs once on a node: setup and commands inside the job.
+    set("HERD_RANK", assign.first_rank.to_string());
+    set("HERD_LOCAL_RANK", "0".to_owned());
     set("HERD_NODE_NAME", name_of(assign));
     set("HERD_NODE_IPS", addresses.clone());
     set("HERD_NUM_NODES", plan.nodes.to_string());
@@ -55,6 +58,11 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     );
     if let Some(devices) = &assign.gpus {
         set("CUDA_VISIBLE_DEVICES", devices.join(","));
+    }
+    if plan.job_type == JobType::Ray {
+        // The token itself is one of the secrets.
+        set("RAY_AUTH_MODE", "token".to_owned());
+        set("RAY_USAGE_STATS_ENABLED", "0".to_owned());
     }
     env
 }
@@ -107,6 +115,10 @@ pub fn of_rank(assign: &Assign, local_rank: u32, meeting: &Meeting) -> BTreeMap<
             }
             set("PET_MASTER_ADDR", meeting.address.clone());
             set("PET_MASTER_PORT", meeting.port.to_string());
+        }
+        (JobType::Ray, _) if meeting.port > 0 => {
+            let head = format!("{}:{}", meeting.address, meeting.port);
+            set("RAY_ADDRESS", head);
         }
         (JobType::Command | JobType::Mpi | JobType::Ray, _) => {}
     }

@@ -256,6 +256,11 @@ impl Executor {
                     self.tasks.run(assign, slots, tasks);
                 }
             }
+            FromCoordinator::ServiceReady { address, port } => {
+                if let (Some(phase), Some(assign)) = (&mut self.phase, &self.assign) {
+                    phase.service_ready(assign, &Meeting { address, port });
+                }
+            }
             FromCoordinator::ReturnTasks { count } => self.tasks.give_back(count),
             FromCoordinator::Session(message) => {
                 if let Some(assign) = &self.assign {
@@ -299,6 +304,10 @@ impl Executor {
             PhaseEvent::Log(frame) => return self.uplink.send(Frame::Log(frame)).await,
             PhaseEvent::Started { rank, pid } => ToCoordinator::RankStarted { rank, pid },
             PhaseEvent::Ended(result) => ToCoordinator::RankEnded(result),
+            PhaseEvent::ServiceReady { address, port } => {
+                ToCoordinator::ServiceReady { address, port }
+            }
+            PhaseEvent::ServiceFailed(failure) => ToCoordinator::ServiceFailed(failure),
             PhaseEvent::Done { phase, setup } => {
                 self.phase = None;
                 ToCoordinator::PhaseDone { phase, setup }

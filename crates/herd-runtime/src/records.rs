@@ -3,7 +3,7 @@
 
 use herd_jobdir::JobDirError;
 
-use crate::phase::chain;
+use crate::error_text::chain;
 
 /// Whether all records of the attempt are whole.
 #[derive(Debug)]

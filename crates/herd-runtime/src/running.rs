@@ -7,8 +7,10 @@ use herd_launch::Pid;
 use herd_link::message::{Assign, Phase};
 
 use crate::environment::Meeting;
+use crate::error_text::chain;
 use crate::mpi::run::MpiRun;
-use crate::phase::{PhaseEvent, PhaseRun, chain};
+use crate::phase::{PhaseEvent, PhaseRun};
+use crate::ray::run::RayRun;
 
 /// A running phase.
 pub(crate) enum Running {
@@ -16,13 +18,21 @@ pub(crate) enum Running {
     Own(Box<PhaseRun>),
     /// `mpirun` does.
     Mpi(Box<MpiRun>),
+    /// Herd does on node 0, in the Ray cluster that all nodes make.
+    Ray(Box<RayRun>),
 }
 
 impl Running {
     /// Starts a phase. What cannot start is told as an end of its own.
     pub(crate) fn start(assign: &Assign, phase: Phase, meeting: &Meeting, own_name: bool) -> Self {
-        if phase != Phase::Run || assign.plan.job_type != JobType::Mpi {
-            return Self::Own(Box::new(PhaseRun::start(assign, phase, meeting)));
+        match assign.plan.job_type {
+            JobType::Mpi if phase == Phase::Run => {}
+            JobType::Ray if phase == Phase::Run => {
+                return Self::Ray(Box::new(RayRun::start(assign)));
+            }
+            JobType::Command | JobType::Pytorch | JobType::Mpi | JobType::Ray => {
+                return Self::Own(Box::new(PhaseRun::start(assign, phase, meeting)));
+            }
         }
         match MpiRun::start(assign, own_name) {
             Ok(run) => Self::Mpi(Box::new(run)),
@@ -38,6 +48,7 @@ impl Running {
         match self {
             Self::Own(run) => run.next().await,
             Self::Mpi(run) => run.next().await,
+            Self::Ray(run) => run.next().await,
         }
     }
 
@@ -46,6 +57,7 @@ impl Running {
         match self {
             Self::Own(run) => run.stop(signal, grace),
             Self::Mpi(run) => run.stop(signal, grace),
+            Self::Ray(run) => run.stop(signal, grace),
         }
     }
 
@@ -54,6 +66,15 @@ impl Running {
         match self {
             Self::Own(run) => run.finish(),
             Self::Mpi(run) => run.finish(),
+            Self::Ray(run) => run.finish(),
+        }
+    }
+
+    /// The daemon of node 0 is up: see [`RayRun::service_ready`].
+    pub(crate) fn service_ready(&mut self, assign: &Assign, head: &Meeting) {
+        match self {
+            Self::Ray(run) => run.service_ready(assign, head),
+            Self::Own(_) | Self::Mpi(_) => {}
         }
     }
 
@@ -62,6 +83,7 @@ impl Running {
         match self {
             Self::Own(run) => run.spare(pids),
             Self::Mpi(run) => run.spare(pids),
+            Self::Ray(run) => run.spare(pids),
         }
     }
 
@@ -70,6 +92,7 @@ impl Running {
         match self {
             Self::Own(run) => run.end(signal, grace).await,
             Self::Mpi(run) => run.end_now(signal, grace).await,
+            Self::Ray(run) => run.end_now(signal, grace).await,
         }
     }
 }

@@ -18,7 +18,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
-use crate::phase::{chain, complete};
+use crate::error_text::chain;
+use crate::inherited::complete;
 
 /// Variables that differ from task to task: index, index, attempt.
 const TASK_VARIABLES: [&str; 3] = ["HERD_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID", "HERD_ATTEMPT"];

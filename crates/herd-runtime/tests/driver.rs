@@ -20,10 +20,13 @@ use herd_jobdir::{Durability, Home};
 use herd_link::Key;
 use herd_runtime::driver::{self, Attempt, LogGrown, NodePlan};
 use herd_runtime::signals::Signals;
+use herd_testing::Proxy;
 
 const NODES: u32 = 2;
 const RANKS_PER_NODE: u32 = 2;
 const LINES: usize = 30_000;
+/// Bytes after which the first connection breaks, in the middle of a record; later ones after more.
+const CUT_AFTER: usize = 20_000;
 /// Longer than a line of merged output may be.
 const LONG: usize = 70_000;
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -68,7 +71,8 @@ fn plan() -> Plan {
 }
 
 /// Runs the job; its merged log, and how often the driver said that it had grown.
-async fn merged(logs_at_hand: bool) -> (String, u32) {
+/// With `cut`, every connection of an executor breaks after so many bytes.
+async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
     let directory = tempfile::tempdir().unwrap();
     let home = Home::at(directory.path().join("home")).unwrap();
     let plan = plan();
@@ -97,6 +101,12 @@ async fn merged(logs_at_hand: bool) -> (String, u32) {
         program.exists(),
         "build it with: cargo build -p herd-runtime --examples"
     );
+    let mut proxy = None;
+    if let Some(limit) = cut {
+        let (between, wrapper) = Proxy::before(&program, &directory.path().join("node"), limit);
+        proxy = Some(between);
+        program = wrapper;
+    }
     let growths = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&growths);
     let grown = move || {
@@ -127,15 +137,22 @@ async fn merged(logs_at_hand: bool) -> (String, u32) {
     let driven = tokio::time::timeout(DEADLINE, driver::run(attempt, &mut signals));
     let end = driven.await.unwrap().unwrap();
     assert_eq!(end.state, AttemptState::Succeeded, "{end:?}");
+    if let Some(proxy) = proxy {
+        assert!(
+            proxy.cuts() >= 5,
+            "connections were cut {} times",
+            proxy.cuts()
+        );
+    }
     let log = fs::read_to_string(job.path().join("run.log")).unwrap();
     (log, growths.load(Ordering::Relaxed))
 }
 
-/// Both ways in one test: a driver ends all children of its process.
+/// All ways in one test: a driver ends all children of its process.
 #[tokio::test]
-async fn i7_the_merged_log_is_whole_with_the_files_at_hand_and_over_the_link() {
-    for logs_at_hand in [true, false] {
-        let (log, growths) = merged(logs_at_hand).await;
+async fn i7_the_merged_log_is_whole_at_hand_over_the_link_and_over_one_that_breaks() {
+    for (logs_at_hand, cut) in [(true, None), (false, None), (false, Some(CUT_AFTER))] {
+        let (log, growths) = merged(logs_at_hand, cut).await;
         assert!(growths > 0);
         let mut wanted = 0;
         for rank in 0..NODES * RANKS_PER_NODE {

@@ -1,5 +1,5 @@
-//! For tests alone: waiting for conditions with a deadline, looking at processes from outside, and
-//! a terminal. No crate uses it but in its `[dev-dependencies]`. Everything here fails the test
+//! For tests alone: waiting for conditions with a deadline, looking at processes from outside, a
+//! terminal, and a network that breaks. No crate uses it but in its `[dev-dependencies]`. Everything here fails the test
 //! that calls it rather than returning an error.
 
 #![expect(
@@ -8,9 +8,11 @@
 )]
 
 pub mod process;
+pub mod proxy;
 pub mod terminal;
 pub mod wait;
 
 pub use process::{alive, children, pids, signal, state};
+pub use proxy::Proxy;
 pub use terminal::Terminal;
 pub use wait::{eventually, within};

@@ -81,6 +81,37 @@ fn pytorch_ranks_get_the_variables_of_torchrun() {
 }
 
 #[test]
+fn i13_a_launcher_among_ranks_that_herd_starts_is_refused() {
+    let herd = Herd::new();
+    for run in [
+        "torchrun --nproc_per_node 2 x.py",
+        "python -m torch.distributed.run x.py",
+    ] {
+        herd.file(
+            "job.yaml",
+            &format!("type: pytorch\nprocs_per_node: 2\nrun: {run}\n"),
+        );
+        let output = herd.run(&["run", "job.yaml"]);
+        assert_code(&output, 2);
+        assert!(
+            stderr(&output).contains("launcher: user"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let flags = [
+        "run",
+        "--type",
+        "pytorch",
+        "--",
+        "accelerate",
+        "launch",
+        "x.py",
+    ];
+    assert_code(&herd.run(&flags), 2);
+}
+
+#[test]
 fn setup_runs_before_any_rank_and_its_failure_is_the_jobs() {
     let herd = Herd::new();
     let marker = herd.path("marker");
@@ -338,4 +369,32 @@ fn events_are_followed_to_the_end_of_the_job() {
             .any(|line| line.contains("FAILED") && line.contains(sentence)),
         "{text}"
     );
+}
+
+#[test]
+fn every_phase_has_the_variables_of_herd_and_of_skypilot() {
+    const NAMES: &str = "HERD_JOB_ID HERD_JOB_NAME HERD_ATTEMPT HERD_NODE_RANK HERD_NODE_NAME \
+        HERD_NODE_IPS HERD_NUM_NODES HERD_RANK HERD_LOCAL_RANK HERD_WORLD_SIZE \
+        HERD_NUM_GPUS_PER_NODE SKYPILOT_NODE_RANK SKYPILOT_NUM_NODES SKYPILOT_NODE_IPS \
+        SKYPILOT_NUM_GPUS_PER_NODE SKYPILOT_TASK_ID";
+    let herd = Herd::new();
+    let check =
+        format!("for n in {NAMES}; do [ -n \"${{!n+x}}\" ] || {{ echo no $n; exit 1; }}; done");
+    let text = format!(
+        "type: pytorch\nnodes: 2\nprocs_per_node: 2\nsetup:\n  on: each\n  run: |\n    {check}\n    \
+         echo $HERD_RANK > setup.$HERD_NODE_RANK\nrun: |\n  {check}\n  echo $HERD_RANK/$HERD_LOCAL_RANK\n"
+    );
+    herd.file("job.yaml", &text);
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 0);
+    let text = stdout(&output);
+    let mut ranks: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next_back())
+        .collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, ["0/0", "1/1", "2/0", "3/1"]);
+    for (node, first) in [("setup.0", "0\n"), ("setup.1", "2\n")] {
+        assert_eq!(fs::read_to_string(herd.path(node)).unwrap(), first);
+    }
 }

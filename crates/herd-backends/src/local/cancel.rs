@@ -96,11 +96,11 @@ pub async fn cancel(
     }
     let pid = i32::try_from(driver.pid).unwrap_or(0);
     let pid = Pid::from_raw(pid);
-    // One that its terminal stopped acts on the first only after the second.
-    kill(pid, Signal::SIGTERM)
-        .and_then(|()| kill(pid, Signal::SIGCONT))
-        .map_err(|source| CancelError::Signal {
-            pid: driver.pid,
-            source,
-        })
+    kill(pid, Signal::SIGTERM).map_err(|source| CancelError::Signal {
+        pid: driver.pid,
+        source,
+    })?;
+    // One that its terminal stopped acts on the first only now; any other may have ended by it.
+    let _ended = kill(pid, Signal::SIGCONT);
+    Ok(())
 }

@@ -3,36 +3,29 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use herd_core::event::{Event, EventKind};
 use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult, TaskCounts};
 use herd_core::retry::{self, Decision};
-use herd_core::spec::AfterWhen;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, DriverInfo, Home, JobDir, JobDirError, tasks};
-use herd_launch::cgroup;
+use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError, tasks};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, NodePlan};
+use herd_runtime::driver::{self, Attempt, DriverError, LogGrown};
 use herd_runtime::signals::Signals;
 use thiserror::Error;
-use tokio::time::{Instant, sleep_until, timeout};
-
-use super::leases::{DIRECTORY_VARIABLE, Lease, LeaseError, Leases, Need, Stock, Ticket};
-use super::machine::{self, Machine};
+use tokio::time::{Instant, sleep_until};
 
 use super::DURABILITY;
+use super::leases::LeaseError;
+use super::machine;
+use super::waits::{Waited, lease, note_queued, wait_for_others};
 
 /// How long executors of this machine may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a waiting job looks whether it may start.
-const QUEUE_POLL: Duration = Duration::from_millis(200);
-
 /// How a driver runs a job.
 #[derive(Debug)]
 pub struct DriveOptions {
@@ -87,12 +80,6 @@ pub enum DriveError {
     /// Signals cannot be watched.
     #[error("could not watch for signals")]
     Signals(#[source] std::io::Error),
-}
-
-/// How waiting ended.
-enum Waited<T> {
-    Ready(T),
-    Cancelled(i32),
 }
 
 /// Runs the job to its end and returns its result. Secrets are deleted whatever happens.
@@ -179,8 +166,10 @@ async fn attempts(
         exit_code: 128u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
         ..done(None, attempts)
     };
-    if let Waited::Cancelled(signal) = wait_for_others(home, &plan, first, signals, &clock).await? {
-        return Ok(cancelled(signal, 0));
+    match wait_for_others(home, &plan, first, signals, &clock).await? {
+        Waited::Ready(()) => {}
+        Waited::Cancelled(signal) => return Ok(cancelled(signal, 0)),
+        Waited::InVain => return Ok(done(None, 0)),
     }
     loop {
         let dir = job.attempt(plan.attempt);
@@ -188,6 +177,7 @@ async fn attempts(
         let (nodes, _lease) = match lease(&plan, &dir, signals, &clock).await? {
             Waited::Ready(leased) => leased,
             Waited::Cancelled(signal) => return Ok(cancelled(signal, plan.attempt - 1)),
+            Waited::InVain => return Ok(done(None, plan.attempt - 1)),
         };
         for node in &nodes {
             dir.setup_log(&node.name)?;
@@ -234,8 +224,7 @@ async fn attempts(
                 source,
             })?;
         // A task that failed has had its own attempts; the array is not run again for it.
-        let of_a_task =
-            |failure: &&Failure| plan.array.is_some() && matches!(failure, Failure::RankFailed(_));
+        let of_a_task = |failure: &&Failure| matches!(failure, Failure::TaskFailed(_));
         let failure = end.failure.as_ref().filter(|failure| !of_a_task(failure));
         let decision = failure.map(|failure| {
             // Attempts are numbered from 1: the first is no retry.
@@ -268,152 +257,4 @@ fn count_tasks(plan: &Plan, job: &JobDir) -> Result<Option<TaskCounts>, DriveErr
     };
     let total = u32::try_from(array.indices.len()).unwrap_or(u32::MAX);
     Ok(Some(tasks::count(&job.read_tasks()?, total, true)))
-}
-
-/// Waits until the jobs of `after` have ended as they must.
-async fn wait_for_others(
-    home: &Home,
-    plan: &Plan,
-    dir: &AttemptDir,
-    signals: &mut Signals,
-    clock: &Clock,
-) -> Result<Waited<()>, DriveError> {
-    for after in &plan.after {
-        let Ok(id) = home.select(&after.job) else {
-            return Err(DriveError::Missing {
-                job: after.job.clone(),
-                what: "record",
-            });
-        };
-        let other = home.open(id)?;
-        let mut noted = false;
-        let result = loop {
-            if let Some(result) = other.read_result()? {
-                break result;
-            }
-            if !noted {
-                note_queued(dir, clock, &format!("waits for job {}", id.short()))?;
-                noted = true;
-            }
-            if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
-                return Ok(Waited::Cancelled(signal));
-            }
-        };
-        let fits = match after.when {
-            AfterWhen::Ok => result.state == JobState::Succeeded,
-            AfterWhen::Failed => result.state == JobState::Failed,
-            AfterWhen::Any => true,
-        };
-        if !fits {
-            let text = format!(
-                "job {} ended {}: this job does not run",
-                id.short(),
-                result.state
-            );
-            dir.event_writer()?.write(&Event {
-                time_ms: clock.now_ms(),
-                kind: EventKind::Warning { text },
-            })?;
-            return Ok(Waited::Cancelled(0));
-        }
-    }
-    Ok(Waited::Ready(()))
-}
-
-/// Waits for the CPUs and GPUs that the plan asks for and divides them among its nodes.
-async fn lease(
-    plan: &Plan,
-    dir: &AttemptDir,
-    signals: &mut Signals,
-    clock: &Clock,
-) -> Result<Waited<(Vec<NodePlan>, Option<Lease>)>, DriveError> {
-    let names = (0..plan.nodes).map(|index| format!("node{index}"));
-    // Where no group is writable, memory is accounting only, which `render` and `run` have said.
-    let memory = plan.resources.memory.map(|memory| memory.0);
-    let memory = memory.filter(|_| cgroup::Parent::find().is_some());
-    let need = Need {
-        gpus: plan.resources.gpus.unwrap_or(0) * plan.nodes,
-        cpus: plan.resources.cpus.unwrap_or(0) * plan.nodes,
-    };
-    if need.gpus == 0 && need.cpus == 0 {
-        // Nothing asked for, nothing leased; zero GPUs asked for are zero GPUs seen.
-        let gpus = plan.resources.gpus.map(|_| Vec::new());
-        let nodes = names
-            .map(|name| NodePlan {
-                name,
-                gpus: gpus.clone(),
-                cpus: None,
-                memory,
-            })
-            .collect();
-        return Ok(Waited::Ready((nodes, None)));
-    }
-    let machine = Machine::of_this_process();
-    let directory = std::env::var_os(DIRECTORY_VARIABLE).map(PathBuf::from);
-    let ticket = Ticket {
-        job: plan.job,
-        user: std::env::var("USER").unwrap_or_default(),
-        priority: plan.priority,
-        created_ms: plan.job.created_ms().unwrap_or(0),
-        need,
-    };
-    let stock = Stock {
-        gpus: machine.gpus,
-        cpus: machine.cpus,
-    };
-    let mut waiting = Leases::open(directory.as_deref())?.enqueue(ticket, stock)?;
-    let mut noted = String::new();
-    let lease = loop {
-        if let Some(lease) = waiting.try_acquire()? {
-            break lease;
-        }
-        let why = waiting.why()?;
-        if why != noted {
-            note_queued(dir, clock, &why)?;
-            noted = why;
-        }
-        if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
-            return Ok(Waited::Cancelled(signal));
-        }
-    };
-    // Slots are numbered alike for all who may use the same CPUs.
-    let allowed = machine::allowed_cpus();
-    let own_cpus: Vec<usize> = lease
-        .cpus
-        .iter()
-        .filter_map(|&slot| allowed.get(slot as usize).copied())
-        .collect();
-    let nodes = names
-        .enumerate()
-        .map(|(index, name)| NodePlan {
-            name,
-            gpus: plan.resources.gpus.map(|n| share(&lease.gpus, index, n)),
-            cpus: plan.resources.cpus.map(|n| share(&own_cpus, index, n)),
-            memory,
-        })
-        .collect();
-    Ok(Waited::Ready((nodes, Some(lease))))
-}
-
-/// The part of node `index` when each gets `each`.
-fn share<T: Clone>(all: &[T], index: usize, each: u32) -> Vec<T> {
-    all.iter()
-        .skip(index * each as usize)
-        .take(each as usize)
-        .cloned()
-        .collect()
-}
-
-/// Says why the job waits, and who is to be told when it need not any more: before there is a port,
-/// a signal to this process is how a job is cancelled.
-fn note_queued(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), DriveError> {
-    dir.write_driver(&DriverInfo::of_this_process(String::new()))?;
-    dir.event_writer()?.write(&Event {
-        time_ms: clock.now_ms(),
-        kind: EventKind::Job {
-            state: JobState::Queued,
-            why: Some(why.to_owned()),
-        },
-    })?;
-    Ok(())
 }

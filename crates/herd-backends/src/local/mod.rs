@@ -9,11 +9,12 @@ pub mod exec;
 pub mod leases;
 pub mod machine;
 pub mod submit;
+mod waits;
 
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
 pub use exec::{ExecError, exec};
-pub use submit::{SubmitError, Submitted, refusals, submit};
+pub use submit::{SubmitError, Submitted, submit};
 
 /// The backend's name in job files and records.
 pub const NAME: &str = "local";

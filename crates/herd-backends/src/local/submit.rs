@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use herd_core::JobId;
-use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::{Command, JobSpec, JobType};
+use herd_core::plan::Plan;
+use herd_core::spec::Command;
 use herd_jobdir::{Home, JobDir, JobDirError, Summary};
 use herd_link::Key;
 use thiserror::Error;
@@ -60,27 +60,6 @@ pub fn submit(
         command: plan.run.as_ref().map(command_text).unwrap_or_default(),
     })?;
     Ok(Submitted { id, dir, plan })
-}
-
-/// What this release does not run on this machine; said, never ignored (I13).
-pub fn refusals(spec: &JobSpec) -> Vec<Unsupported> {
-    let mut refused = Vec::new();
-    let mut refuse = |key: &str, reason: &str, hint: &str| {
-        refused.push(Unsupported {
-            key: key.to_owned(),
-            reason: reason.to_owned(),
-            hint: hint.to_owned(),
-        });
-    };
-    match spec.job_type {
-        JobType::Command | JobType::Pytorch | JobType::Mpi => {}
-        JobType::Ray => refuse(
-            "type",
-            "Ray clusters are not started by this release",
-            "use `type: command` with a script that starts Ray itself on one node",
-        ),
-    }
-    refused
 }
 
 fn command_text(command: &Command) -> String {

@@ -7,6 +7,7 @@ mod facts;
 mod naming;
 mod refuse;
 mod resolve;
+mod starter;
 
 use std::collections::BTreeMap;
 
@@ -87,9 +88,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Ranks of all nodes together.
+    /// Ranks of all nodes together. A Ray job has one, its entry point on node 0.
     pub fn world_size(&self) -> u32 {
-        self.nodes.saturating_mul(self.ranks_per_node)
+        match self.job_type {
+            JobType::Ray => 1,
+            JobType::Command | JobType::Pytorch | JobType::Mpi => {
+                self.nodes.saturating_mul(self.ranks_per_node)
+            }
+        }
     }
 }
 

@@ -12,6 +12,10 @@ use crate::units::Span;
 /// How long ranks may take to end where the job does not say.
 pub const DEFAULT_GRACE: Span = Span::from_secs(10);
 
+/// What Ray does on this machine that nobody can forbid it.
+const RAY_LISTENS: &str = "Ray listens on all addresses of this machine; it lets in only who has the \
+     job's token (Ray 2.52 and newer), but anybody can read its metrics";
+
 /// Priority where the job does not say.
 const DEFAULT_PRIORITY: u32 = 50;
 
@@ -89,6 +93,9 @@ pub fn notes(spec: &JobSpec, facts: &BackendFacts, submission: &Submission) -> V
             "resources.memory is only accounted for on {}: no cgroup is writable there",
             facts.name
         ));
+    }
+    if spec.job_type == JobType::Ray && facts.kind == BackendKind::Local {
+        notes.push(RAY_LISTENS.to_owned());
     }
     for name in spec
         .env_from

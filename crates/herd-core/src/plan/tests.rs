@@ -51,6 +51,16 @@ fn ranks_follow_type_and_launcher() {
 }
 
 #[test]
+fn a_ray_job_has_one_rank_and_says_where_ray_listens() {
+    let text = "type: ray\nnodes: 3\nrun: a";
+    let plan = on_local(text).unwrap();
+    assert_eq!((plan.nodes, plan.world_size()), (3, 1));
+    let submission = Submission::first(JobId::generate(), "/w");
+    let notes = notes(&spec(text), &BackendFacts::local(2, 0), &submission);
+    assert!(notes[0].contains("listens on all addresses"), "{notes:?}");
+}
+
+#[test]
 fn i13_what_local_cannot_honour_is_refused_all_at_once() {
     let keys = refused(
         "run: a\nimage: x:y\ndatasets: [{name: d}]\norg: o\nproject: p\n\

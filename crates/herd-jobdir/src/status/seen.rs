@@ -98,6 +98,7 @@ impl Seen {
             }
             EventKind::Paused
             | EventKind::Resumed
+            | EventKind::ServiceReady { .. }
             | EventKind::TaskRetried { .. }
             | EventKind::Unknown => {}
         }

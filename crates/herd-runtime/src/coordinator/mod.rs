@@ -3,22 +3,25 @@
 //! Pure: messages, lost connections, requests and time come in as values; what is to be done goes
 //! out as [`Action`]s. The driver does them.
 
+mod ending;
+mod nodes;
 mod pause;
 
 use std::collections::BTreeMap;
 
 use herd_core::event::EventKind;
-use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, RankResult, TaskResult};
-use herd_core::rootcause;
-use herd_core::spec::{JobType, SetupOn};
+use herd_core::spec::SetupOn;
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult, VERSION};
-use herd_link::session::Place;
 
 use self::pause::Paused;
-use crate::array::{ArrayQueue, Ended, Order};
+use crate::array::ArrayQueue;
+use services::Services;
+
+mod services;
+mod tasks;
 
 /// A node that says nothing for this long is lost.
 pub const SILENCE_MS: u64 = 15_000;
@@ -94,6 +97,8 @@ pub struct Coordinator {
     stop: Option<Stop>,
     /// The nodes that only serve were told that the run is over.
     finishing: bool,
+    /// The daemons that serve the ranks.
+    services: Services,
     /// When the nodes must have ended; set with the first stop or with `finishing`.
     ending_by_ms: Option<u64>,
     paused: Paused,
@@ -136,6 +141,7 @@ impl Coordinator {
             gang_timeout_ms,
             stop: None,
             finishing: false,
+            services: Services::default(),
             ending_by_ms: None,
             paused: Paused::default(),
             results: BTreeMap::new(),
@@ -162,94 +168,6 @@ impl Coordinator {
         self.nodes.iter().map(|node| node.name.clone()).collect()
     }
 
-    /// The node where a command inside the job is to run, or why it cannot.
-    pub fn place(&self, place: &Place) -> Result<usize, String> {
-        if matches!(self.stage, Stage::Gathering | Stage::Finished) {
-            return Err("the job's nodes are not there yet, or no longer".to_owned());
-        }
-        let ranks = self.plan.ranks_per_node.max(1);
-        let node = match place {
-            Place::Rank(rank) => (rank / ranks) as usize,
-            Place::Node(node) => *node as usize,
-            Place::Named(name) => self.named(name)?,
-        };
-        match (self.nodes.get(node), place) {
-            (Some(node), _) if node.lost => Err(format!("{} was lost", node.name)),
-            (Some(_), _) => Ok(node),
-            (None, Place::Rank(rank)) => Err(format!(
-                "there is no rank {rank}: the job has {}",
-                self.plan.world_size()
-            )),
-            (None, _) => Err(format!(
-                "there is no node {node}: the job has {}",
-                self.nodes.len()
-            )),
-        }
-    }
-
-    /// The node with this name; host files may have it with or without its domain.
-    fn named(&self, name: &str) -> Result<usize, String> {
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-        let exact = self.nodes.iter().position(|node| node.name == name);
-        exact
-            .or_else(|| {
-                let wanted = short(name);
-                self.nodes.iter().position(|n| short(&n.name) == wanted)
-            })
-            .ok_or_else(|| format!("`{name}` is not a node of this job"))
-    }
-
-    /// A node says Hello. Returns its index, or why it is refused: a name belongs to its first
-    /// connection, and only names of the allocation are let in.
-    pub fn hello(&mut self, hello: Hello, now_ms: u64) -> Result<usize, String> {
-        let Some(index) = self.nodes.iter().position(|node| node.name == hello.node) else {
-            return Err(format!("`{}` is not a node of this attempt", hello.node));
-        };
-        if self.nodes[index].hello.is_some() || self.nodes[index].lost {
-            return Err(format!(
-                "`{}` is connected already or was given up",
-                hello.node
-            ));
-        }
-        if hello.version.abs_diff(VERSION) > 1 {
-            let reason = other_version(hello.version);
-            self.lost(index, &reason, now_ms);
-            return Err(reason);
-        }
-        self.event(EventKind::NodeJoined {
-            node: as_u32(index),
-            name: hello.node.clone(),
-            pid: hello.pid,
-        });
-        self.nodes[index].hello = Some(hello);
-        self.nodes[index].last_heard_ms = now_ms;
-        if self.stop.is_some() {
-            self.nodes[index].done = true;
-        } else if self.nodes.iter().all(|node| node.hello.is_some()) {
-            for node in 0..self.nodes.len() {
-                self.actions.push(Action::Assign { node });
-            }
-            self.begin(if self.plan.setup.is_some() {
-                Phase::Setup
-            } else {
-                Phase::Run
-            });
-        }
-        self.pause_late(index);
-        Ok(index)
-    }
-
-    /// A node is alive.
-    pub fn heard(&mut self, node: usize, now_ms: u64) {
-        self.nodes[node].last_heard_ms = now_ms;
-        self.nodes[node].broken = None;
-    }
-
-    /// A node's connection broke. It may come back as long as its silence is not too long.
-    pub fn broken(&mut self, node: usize, how: &str) {
-        self.nodes[node].broken = Some(how.to_owned());
-    }
-
     /// A rank's process started.
     pub fn rank_started(&mut self, node: usize, rank: u32, pid: u32) {
         self.event(EventKind::RankStarted {
@@ -272,73 +190,8 @@ impl Coordinator {
         if failed {
             self.begin_stop(Stop::Failed(None), SIGTERM, self.plan.grace.ms, now_ms);
         }
-    }
-
-    /// What earlier attempts of the job did of its array.
-    pub fn resume_tasks(&mut self, history: &[TaskResult]) {
-        if let Some(array) = &mut self.array {
-            array.resume(history);
-        }
-    }
-
-    /// Tasks of an array ended on a node; the others go on whatever these ended with.
-    pub fn tasks_ended(&mut self, node: usize, results: Vec<TaskResult>, now_ms: u64) {
-        let stopping = self.stop.is_some();
-        for mut result in results {
-            let Some(array) = &mut self.array else { return };
-            match array.ended(node, &mut result, stopping, now_ms) {
-                Ended::Unknown => continue,
-                Ended::Final => {}
-                Ended::Again { after_ms } => self.event(EventKind::TaskRetried {
-                    task: result.index,
-                    attempt: result.attempt,
-                    end: result.end,
-                    after_ms,
-                }),
-            }
-            self.actions.push(Action::Task(result));
-        }
-        self.start_tasks();
-        self.advance(now_ms);
-    }
-
-    /// A node gave back tasks that it had not begun.
-    pub fn tasks_returned(&mut self, node: usize, indices: &[u32], now_ms: u64) {
-        let stopping = self.stop.is_some();
-        let Some(array) = &mut self.array else { return };
-        array.returned(node, indices, stopping);
-        self.start_tasks();
-        self.advance(now_ms);
-    }
-
-    /// When a failed task is to be run again, so that somebody calls [`Coordinator::tick`] then.
-    pub fn next_due_ms(&self) -> Option<u64> {
-        self.array.as_ref()?.next_due_ms()
-    }
-
-    /// Starts tasks while there is room, and sees when none is left.
-    fn start_tasks(&mut self) {
-        if self.stage != Stage::In(Phase::Run) {
-            return;
-        }
-        let Some(array) = &mut self.array else { return };
-        if self.stop.is_some() {
-            array.close();
-        }
-        for order in array.orders(|node| !self.nodes[node].lost) {
-            let (node, message) = match order {
-                Order::Run { node, slots, tasks } => {
-                    (node, FromCoordinator::RunTasks { slots, tasks })
-                }
-                Order::Return { node, count } => (node, FromCoordinator::ReturnTasks { count }),
-            };
-            self.actions.push(Action::Send { node, message });
-        }
-        if array.is_done() {
-            for node in &mut self.nodes {
-                node.done = true;
-            }
-        }
+        // Ray's workers end with the entry point and not after the head, which they would miss.
+        self.finish_serving(now_ms);
     }
 
     /// A node finished a phase.
@@ -366,58 +219,6 @@ impl Coordinator {
                 self.plan.grace.ms,
                 now_ms,
             );
-        }
-        self.advance(now_ms);
-    }
-
-    /// A node's process died, it took its leave, or it was silent for too long.
-    pub fn lost(&mut self, node: usize, detail: &str, now_ms: u64) {
-        if self.nodes[node].lost || self.stage == Stage::Finished {
-            return;
-        }
-        self.nodes[node].lost = true;
-        self.nodes[node].done = true;
-        self.actions.push(Action::GiveUp { node });
-        if let Some(array) = &mut self.array {
-            let ended = array.lost(node, now_ms);
-            self.actions.extend(ended.into_iter().map(Action::Task));
-        }
-        let name = self.nodes[node].name.clone();
-        self.event(EventKind::NodeLost {
-            name: name.clone(),
-            detail: detail.to_owned(),
-        });
-        let failure = Failure::NodeLost {
-            node: name,
-            detail: detail.to_owned(),
-        };
-        self.begin_stop(
-            Stop::Failed(Some(failure)),
-            SIGTERM,
-            self.plan.grace.ms,
-            now_ms,
-        );
-        self.start_tasks();
-        self.advance(now_ms);
-    }
-
-    /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
-    pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
-        self.event(EventKind::CancelRequested { by: by.to_owned() });
-        let again = self.stop.is_some();
-        let grace = if again {
-            0
-        } else {
-            grace_ms.unwrap_or(self.plan.grace.ms)
-        };
-        if again {
-            self.ending_by_ms = Some(now_ms + ENDING_MARGIN_MS);
-            self.send_all(&FromCoordinator::Cancel {
-                signal,
-                grace_ms: 0,
-            });
-        } else {
-            self.begin_stop(Stop::Cancelled { code }, signal, grace, now_ms);
         }
         self.advance(now_ms);
     }
@@ -541,47 +342,6 @@ impl Coordinator {
         self.finish(now_ms);
     }
 
-    /// Whether a node runs work of its own. The others serve node 0: MPI's daemons and Ray's workers
-    /// are there as long as what node 0 runs.
-    fn leads(&self, node: usize) -> bool {
-        node == 0 || !matches!(self.plan.job_type, JobType::Mpi | JobType::Ray)
-    }
-
-    /// Tells the nodes that only serve when the nodes that lead are done.
-    fn finish_serving(&mut self, now_ms: u64) {
-        if self.finishing || self.stage != Stage::In(Phase::Run) {
-            return;
-        }
-        let (leading, serving): (Vec<usize>, Vec<usize>) =
-            (0..self.nodes.len()).partition(|&node| self.leads(node));
-        if leading.iter().any(|&node| !self.nodes[node].done) {
-            return;
-        }
-        self.finishing = true;
-        for node in serving {
-            if !self.nodes[node].done {
-                self.ending_by_ms
-                    .get_or_insert(now_ms + self.plan.grace.ms + ENDING_MARGIN_MS);
-                self.actions.push(Action::Send {
-                    node,
-                    message: FromCoordinator::Finish,
-                });
-            }
-        }
-    }
-
-    fn begin_stop(&mut self, stop: Stop, signal: i32, grace_ms: u64, now_ms: u64) {
-        if self.stop.is_some() {
-            return;
-        }
-        self.stop = Some(stop);
-        // To be ended, executors let go on what they had stopped.
-        self.paused.end(now_ms);
-        self.start_tasks();
-        self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
-        self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
-    }
-
     fn send_all(&mut self, message: &FromCoordinator) {
         for node in 0..self.nodes.len() {
             if self.nodes[node].hello.is_some() && !self.nodes[node].lost {
@@ -591,51 +351,6 @@ impl Coordinator {
                 });
             }
         }
-    }
-
-    fn finish(&mut self, now_ms: u64) {
-        let ranks: Vec<RankResult> = self.results.values().cloned().collect();
-        let (state, failure, exit_code) = match self.stop.take() {
-            None => match self.failed_task() {
-                None => (AttemptState::Succeeded, None, exit::SUCCESS),
-                Some(failure) => {
-                    let code = failure.exit_code();
-                    (AttemptState::Failed, Some(failure), code)
-                }
-            },
-            Some(Stop::Cancelled { code }) => (AttemptState::Cancelled, None, code),
-            Some(Stop::Failed(given)) => {
-                let failure = given.or_else(|| {
-                    rootcause::first_cause(&ranks).map(|first| {
-                        let rank = Box::new(first.clone());
-                        if rank.out_of_memory {
-                            Failure::OutOfMemory(rank)
-                        } else {
-                            Failure::RankFailed(rank)
-                        }
-                    })
-                });
-                let code = failure
-                    .as_ref()
-                    .map_or(exit::HERD_FAILED, Failure::exit_code);
-                (AttemptState::Failed, failure, code)
-            }
-        };
-        self.enter_with(state, failure.clone());
-        self.stage = Stage::Finished;
-        self.send_all(&FromCoordinator::Release);
-        self.actions.push(Action::Finish(Box::new(AttemptEnd {
-            state,
-            failure,
-            exit_code,
-            ended_ms: now_ms,
-            ranks,
-        })));
-    }
-
-    /// The failure of the task that failed first, with its index as rank.
-    fn failed_task(&self) -> Option<Failure> {
-        Some(self.array.as_ref()?.first_failure()?.failure())
     }
 
     fn enter(&mut self, state: AttemptState) {

@@ -9,6 +9,9 @@ use herd_core::units::Span;
 
 use super::*;
 
+#[path = "service_tests.rs"]
+mod services;
+
 const GANG_MS: u64 = 10_000;
 
 fn plan() -> Plan {
@@ -343,7 +346,7 @@ fn a_node_whose_connection_broke_and_that_does_not_come_back_is_lost() {
     coordinator.phase_done(1, Phase::Run, None, SILENCE_MS + 4);
     let actions = coordinator.take_actions();
     let end = ends(&actions)[0];
-    let Some(Failure::NodeLost { node, detail }) = &end.failure else {
+    let Some(Failure::NodeLost { node, detail, .. }) = &end.failure else {
         panic!("{end:?}");
     };
     assert_eq!(node, "a");

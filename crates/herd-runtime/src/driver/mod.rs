@@ -1,37 +1,40 @@
 //! One process per attempt that owns it: starts executors, coordinates them, merges their logs,
 //! writes events and the one terminal record.
 
+mod attempt;
+mod messages;
 mod sessions;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use herd_core::event::Event;
 use herd_core::plan::Plan;
-use herd_core::result::{AttemptEnd, TaskResult};
-use herd_jobdir::runlog::RunLogWriter;
+use herd_core::result::{AttemptEnd, Failure};
+use herd_core::spec::JobType;
+use herd_jobdir::job::task_log_in;
 use herd_jobdir::{
     AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
 };
-use herd_launch::cgroup::{Cgroup, Parent};
-use herd_link::message::{Assign, FromCoordinator, ToCoordinator, VERSION};
-use herd_link::{Channel, Frame, Key, LinkError};
-use thiserror::Error;
+use herd_link::message::{Assign, FromCoordinator};
+use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
+pub use self::attempt::{Attempt, DriverError, NodePlan};
+use self::attempt::{executor_argv, limit_memory};
 use crate::clock::Clock;
-use crate::connections::{ConnectionId, Connections, Incoming};
-use crate::coordinator::{Action, Coordinator, other_version};
+use crate::connections::{ConnectionId, Connections};
+use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
 use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
 use crate::merge::Merger;
+use crate::rank_files::last_lines;
+use crate::ray;
 use crate::records::Records;
 use crate::session::relay::Relay;
 use crate::signals::{Asked, Signals};
@@ -45,100 +48,6 @@ const OTHER_RELEASE: &str =
 
 /// What ranks get between TERM and KILL when the guard has died, milliseconds.
 const ORPHAN_GRACE_MS: u64 = 1000;
-
-/// One attempt and what it needs.
-#[derive(Debug)]
-pub struct Attempt {
-    /// What to run.
-    pub plan: Plan,
-    /// Values of the plan's secrets.
-    pub secrets: BTreeMap<String, String>,
-    /// The job's key.
-    pub key: Key,
-    /// Where this attempt's records go.
-    pub dir: AttemptDir,
-    /// Where the merged log goes.
-    pub run_log: RunLogWriter,
-    /// Whether the terminal record survives a power cut, or only this process.
-    pub durability: Durability,
-    /// Where the coordinator listens.
-    pub listen: SocketAddr,
-    /// How long nodes may take to register.
-    pub gang_timeout: Duration,
-    /// Nodes by index.
-    pub nodes: Vec<NodePlan>,
-    /// The program of the executors and its first arguments.
-    pub executor: Vec<OsString>,
-    /// File with the job's key, for executors.
-    pub key_file: PathBuf,
-    /// What earlier attempts of the job did of its array.
-    pub task_history: Vec<TaskResult>,
-    /// Where results of array tasks go; present for arrays.
-    pub tasks: Option<TaskWriter>,
-    /// Directory of the logs of array tasks.
-    pub tasks_dir: PathBuf,
-    /// Array tasks at once, where the array has no limit of its own.
-    pub task_slots: u32,
-    /// Whether the only rank gets this process's standard input.
-    pub pass_stdin: bool,
-    /// Tells the user of something that does not end the job.
-    pub warn: fn(&str),
-    /// Whether the executors write into this very directory, on this machine: the driver then reads
-    /// the logs itself, and no byte of them travels over the link.
-    pub logs_at_hand: bool,
-    /// Who is told when the merged log has grown.
-    pub log_grown: Option<LogGrown>,
-}
-
-/// One emulated or allocated node.
-#[derive(Clone, Debug, Default)]
-pub struct NodePlan {
-    /// Its name; decides its identity.
-    pub name: String,
-    /// Its GPUs, where managed.
-    pub gpus: Option<Vec<String>>,
-    /// Its CPUs, where managed.
-    pub cpus: Option<Vec<usize>>,
-    /// Bytes of memory that all its processes may use together, where that can be enforced.
-    pub memory: Option<u64>,
-}
-
-/// Why an attempt could not be driven to its end.
-#[derive(Debug, Error)]
-pub enum DriverError {
-    /// The job directory could not be written.
-    #[error("could not keep the attempt's records")]
-    Records(#[from] JobDirError),
-    /// The coordinator's port could not be opened.
-    #[error("could not open the coordinator's port on {address}")]
-    Listen {
-        /// Where.
-        address: SocketAddr,
-        /// What the link says.
-        #[source]
-        source: LinkError,
-    },
-    /// The limit of memory could not be set.
-    #[error("could not limit the memory of {node} to {bytes} bytes")]
-    Memory {
-        /// Node's name.
-        node: String,
-        /// The limit.
-        bytes: u64,
-        /// What the system says.
-        #[source]
-        source: std::io::Error,
-    },
-    /// An executor could not be started.
-    #[error("could not start the executor of {node}")]
-    Executor {
-        /// Node's name.
-        node: String,
-        /// Why.
-        #[source]
-        source: herd_launch::SpawnError,
-    },
-}
 
 /// Who a connection belongs to.
 #[derive(Clone, Copy)]
@@ -193,6 +102,11 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         attempt.task_slots,
         clock.now_ms(),
     );
+    let mut secrets = attempt.secrets;
+    if attempt.plan.job_type == JobType::Ray {
+        let token = Key::generate().map_err(DriverError::Token)?;
+        secrets.insert(ray::TOKEN.to_owned(), token.to_hex().to_string());
+    }
     coordinator.resume_tasks(&attempt.task_history);
     let mut driver = Driver {
         clock,
@@ -208,7 +122,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         node_connections: BTreeMap::new(),
         merger: Merger::new(&attempt.plan, attempt.run_log, files, attempt.log_grown),
         plan: attempt.plan,
-        secrets: attempt.secrets,
+        secrets,
         nodes: attempt.nodes,
         dir: attempt.dir,
         durability: attempt.durability,
@@ -220,41 +134,6 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         end: None,
     };
     driver.drive(signals, reserve).await
-}
-
-/// A control group of the node's own with its limit.
-fn limit_memory(plan: &Plan, node: &NodePlan) -> Result<Option<Cgroup>, DriverError> {
-    let Some(bytes) = node.memory else {
-        return Ok(None);
-    };
-    let name = format!("{}-{}-{}", plan.job, plan.attempt, node.name);
-    let made = match Parent::find() {
-        Some(parent) => parent.create(&name, bytes),
-        None => Err(io::Error::other("no control group is writable")),
-    };
-    made.map(Some).map_err(|source| DriverError::Memory {
-        node: node.name.clone(),
-        bytes,
-        source,
-    })
-}
-
-fn executor_argv(attempt: &Attempt, coordinator: SocketAddr, node: &str) -> Vec<OsString> {
-    let mut argv = attempt.executor.clone();
-    let options = [
-        ("--coordinator", coordinator.to_string()),
-        ("--job", attempt.plan.job.to_string()),
-        ("--attempt", attempt.plan.attempt.to_string()),
-        ("--node", node.to_owned()),
-        ("--address", coordinator.ip().to_string()),
-    ];
-    for (name, value) in options {
-        argv.push(name.into());
-        argv.push(value.into());
-    }
-    argv.push("--key-file".into());
-    argv.push(attempt.key_file.clone().into());
-    argv
 }
 
 struct Driver {
@@ -299,6 +178,7 @@ impl Driver {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
                 self.executors.finish(RELEASE_BOUND).await;
+                self.remove_left();
                 reserve.release();
                 match self.dir.write_end(&end, self.durability) {
                     // How the attempt ended is known here, and the caller gets it.
@@ -358,102 +238,6 @@ impl Driver {
         }
     }
 
-    fn handle(&mut self, (id, incoming): (ConnectionId, Incoming)) {
-        let now = self.clock.now_ms();
-        let peer = self.peers.get(&id).copied();
-        match (incoming, peer) {
-            (Incoming::Frame(Frame::Log(log)), Some(Peer::Node(node))) => {
-                self.coordinator.heard(node, now);
-                self.merger.merge(node, &log, now);
-            }
-            (Incoming::Frame(Frame::Control(bytes)), peer) => {
-                let message = serde_json::from_slice(&bytes).unwrap_or(ToCoordinator::Unknown);
-                match peer {
-                    Some(Peer::Node(node)) => self.node_says(node, message, now),
-                    Some(Peer::Client) => self.client_asks(id, message, now),
-                    None => self.introduce(id, message, now),
-                }
-            }
-            (Incoming::Frame(Frame::Stdio(frame)), Some(Peer::Node(node))) => {
-                self.coordinator.heard(node, now);
-                self.session_output(node, frame);
-            }
-            (Incoming::Frame(Frame::Stdio(frame)), Some(Peer::Client)) => {
-                self.clients.insert(id, now);
-                self.session_input(id, frame);
-            }
-            (Incoming::Frame(_), _) => {}
-            (Incoming::Broken(how), Some(Peer::Node(node))) => self.coordinator.broken(node, &how),
-            // Nobody who has not said who he is may come back.
-            (Incoming::Broken(_), _) => self.connections.close(id),
-            (Incoming::Ended(how), Some(Peer::Node(node))) => {
-                self.peers.remove(&id);
-                self.node_connections.remove(&node);
-                self.sessions_lost(node, &how);
-                self.coordinator.lost(node, &how, now);
-            }
-            (Incoming::Ended(_), _) => {
-                self.peers.remove(&id);
-                self.clients.remove(&id);
-                self.client_gone(id);
-            }
-        }
-    }
-
-    fn introduce(&mut self, id: ConnectionId, message: ToCoordinator, now: u64) {
-        match message {
-            ToCoordinator::Hello(hello) => match self.coordinator.hello(hello, now) {
-                Ok(node) => {
-                    self.peers.insert(id, Peer::Node(node));
-                    self.node_connections.insert(node, id);
-                }
-                Err(reason) => self
-                    .connections
-                    .send(id, &FromCoordinator::Refused { reason }),
-            },
-            ToCoordinator::Client { version } if version.abs_diff(VERSION) > 1 => {
-                let reason = other_version(version);
-                self.connections
-                    .send(id, &FromCoordinator::Refused { reason });
-            }
-            ToCoordinator::Client { .. } => {
-                self.peers.insert(id, Peer::Client);
-                self.clients.insert(id, now);
-            }
-            _ => {
-                let reason = "the first frame must be hello or client".to_owned();
-                self.connections
-                    .send(id, &FromCoordinator::Refused { reason });
-            }
-        }
-    }
-
-    fn node_says(&mut self, node: usize, message: ToCoordinator, now: u64) {
-        self.coordinator.heard(node, now);
-        match message {
-            ToCoordinator::RankStarted { rank, pid } => {
-                self.coordinator.rank_started(node, rank, pid);
-            }
-            ToCoordinator::RankEnded(result) => self.coordinator.rank_ended(*result, now),
-            ToCoordinator::TasksEnded { results } => {
-                self.coordinator.tasks_ended(node, results, now);
-            }
-            ToCoordinator::TasksReturned { indices } => {
-                self.coordinator.tasks_returned(node, &indices, now);
-            }
-            ToCoordinator::PhaseDone { phase, setup } => {
-                self.coordinator.phase_done(node, phase, setup, now);
-            }
-            ToCoordinator::Session(message) => self.session_of_node(node, message),
-            ToCoordinator::NotUnderstood => self.coordinator.lost(node, OTHER_RELEASE, now),
-            ToCoordinator::Heartbeat
-            | ToCoordinator::Hello(_)
-            | ToCoordinator::Client { .. }
-            | ToCoordinator::Cancel { .. }
-            | ToCoordinator::Unknown => {}
-        }
-    }
-
     fn flush_tasks(&mut self) {
         if let Some(tasks) = &mut self.tasks {
             // What cannot be written now is kept and tried again.
@@ -494,14 +278,32 @@ impl Driver {
                         self.records.note(pushed);
                     }
                 }
-                Action::Finish(end) => self.end = Some(*end),
+                Action::Finish(mut end) => {
+                    self.show_task(&mut end);
+                    self.end = Some(*end);
+                }
             }
+        }
+    }
+
+    /// Adds what the task that failed first wrote last: its log is here, the coordinator has none.
+    fn show_task(&self, end: &mut AttemptEnd) {
+        if let Some(Failure::TaskFailed(task)) = &mut end.failure {
+            let log = task_log_in(&self.tasks_dir, task.result.index);
+            task.last_lines = last_lines(&log);
         }
     }
 
     fn send(&mut self, node: usize, message: &FromCoordinator) {
         if let Some(&id) = self.node_connections.get(&node) {
             self.connections.send(id, message);
+        }
+    }
+
+    /// Removes what executors that were killed could not.
+    fn remove_left(&self) {
+        if self.plan.job_type == JobType::Ray {
+            ray::directory::remove_left(&std::env::temp_dir());
         }
     }
 

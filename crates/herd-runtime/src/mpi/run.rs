@@ -25,7 +25,9 @@ use super::wire::RankCommand;
 use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
-use crate::phase::{PhaseEvent, PhaseRun, RankFiles, complete, last_lines};
+use crate::inherited::complete;
+use crate::phase::{PhaseEvent, PhaseRun};
+use crate::rank_files::{RankFiles, last_lines};
 
 /// After `mpirun` has ended, ranks that do not say their end are given up.
 const DRAIN: Duration = Duration::from_secs(2);

@@ -23,7 +23,7 @@ use super::library::{self, Family};
 use super::place::socket_name;
 use super::wire::{self, FromShim, Lines, RankCommand, ToShim};
 use crate::clock::Clock;
-use crate::phase::chain;
+use crate::error_text::chain;
 
 /// Bound on reaching the node's executor, which may still be preparing, and on its answer.
 const EXECUTOR_BOUND: Duration = Duration::from_secs(10);

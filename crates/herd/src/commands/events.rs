@@ -140,6 +140,14 @@ fn describe(kind: &EventKind, names: &Names) -> (&'static str, String) {
             ("node-joined", format!("{name} (process {pid})"))
         }
         EventKind::NodeLost { name, detail } => ("node-lost", format!("{name}: {detail}")),
+        EventKind::ServiceReady {
+            node,
+            address,
+            port,
+        } => (
+            "service-ready",
+            format!("{}: {address}:{port}", node_name(node)),
+        ),
         EventKind::RankStarted { rank, node, pid } => (
             "rank-started",
             format!("rank {rank} on {} (process {pid})", node_name(node)),

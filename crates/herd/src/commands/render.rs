@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use herd_core::JobId;
 use herd_core::plan::Plan;
-use herd_core::spec::{Command, ProcsPerNode, Retry, RetryOn, SetupOn};
+use herd_core::spec::{Command, JobType, ProcsPerNode, Retry, RetryOn, SetupOn};
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -95,6 +95,9 @@ fn people(plan: &Plan, input: &JobInput, notes: &[String]) -> String {
         };
         put("setup", json!({"on": on, "run": command(&setup.run)}));
     }
+    if plan.job_type == JobType::Ray {
+        put("services", services(plan));
+    }
     if let Some(run) = &plan.run {
         put("run", command(run));
     }
@@ -129,6 +132,16 @@ fn resources(plan: &Plan) -> BTreeMap<&'static str, Value> {
     .into_iter()
     .filter_map(|(key, value)| Some((key, value?)))
     .collect()
+}
+
+/// The daemons of a Ray job; their ports are chosen when they start.
+fn services(plan: &Plan) -> Value {
+    let of = |node: u32| match node {
+        0 => "ray start --head".to_owned(),
+        _ => "ray start --address=(node0)".to_owned(),
+    };
+    let all = (0..plan.nodes).map(|node| (format!("node{node}"), json!(of(node))));
+    Value::Object(all.collect())
 }
 
 fn command(command: &Command) -> Value {

@@ -54,14 +54,16 @@ pub(super) fn say(input: &JobInput, printer: &mut Printer) {
     for warning in &input.warnings {
         printer.warn(warning);
     }
-    for note in &input.notes {
+    for note in input.notes.iter().chain(&input.plan_notes()) {
         printer.note(note);
     }
 }
 
 /// Prints the report after a run; the exit code.
 pub(super) fn report(job: &Job, result: &JobResult, printer: &mut Printer) -> u8 {
-    let context = job.report_context(printer.err_color());
+    let mut context = job.report_context(printer.err_color());
+    // The report says what it can.
+    context.tasks = job.tasks().unwrap_or_default();
     let end = job.last_end();
     printer.report(&report::after_run(result, end.as_ref(), &context));
     result.exit_code

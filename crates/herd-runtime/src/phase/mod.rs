@@ -1,34 +1,26 @@
 //! One phase on one node: starts its processes, follows their files, tells of their ends.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+mod start;
+
+use std::collections::VecDeque;
+use std::path::Path;
 use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
-use herd_core::spec::JobType;
 use herd_launch::cgroup::MemoryWatch;
 use herd_launch::follow::{FileId, Followed, Follower};
-use herd_launch::{
-    Child, ExitInfo, Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, spawn, tree,
-};
+use herd_launch::{ExitInfo, Group, Pid, Signal, tree};
 use herd_link::LogFrame;
-use herd_link::message::{Assign, Phase, SetupResult};
+use herd_link::message::{Assign, Phase, ServiceFailure, SetupResult};
 
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::clock::Clock;
-use crate::command;
-use crate::environment::{self, Meeting};
-use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
+use crate::environment::Meeting;
+use crate::merge::SETUP_RANK;
+use crate::rank_files::{RankFiles, last_lines};
 
-/// Bytes of the end of a stream that are looked at for its last lines.
-const TAIL_BYTES: u64 = 8 * 1024;
-/// Lines kept of a failed process.
-const LAST_LINES: usize = 20;
 /// What processes that a rank left behind get between TERM and KILL.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// Bound on ending them, killing included.
@@ -42,6 +34,10 @@ pub(crate) enum PhaseEvent {
     Log(LogFrame),
     /// A rank ended.
     Ended(Box<RankResult>),
+    /// The daemon beside the ranks is up: where it is reached.
+    ServiceReady { address: String, port: u16 },
+    /// The daemon beside the ranks is of no use.
+    ServiceFailed(Box<ServiceFailure>),
     /// Every process has ended of a phase that is held.
     Idle,
     /// Every process has ended and every byte was told.
@@ -93,24 +89,6 @@ pub(crate) struct PhaseRun {
 struct Process {
     rank: u32,
     files: RankFiles,
-}
-
-/// The files of one rank.
-pub(crate) struct RankFiles {
-    pub(crate) stdout: PathBuf,
-    pub(crate) stderr: PathBuf,
-    pub(crate) error_file: PathBuf,
-}
-
-impl RankFiles {
-    pub(crate) fn of(attempt_dir: &Path, rank: u32) -> Self {
-        let directory = attempt_dir.join("ranks").join(rank.to_string());
-        Self {
-            stdout: directory.join("stdout.log"),
-            stderr: directory.join("stderr.log"),
-            error_file: directory.join("error.json"),
-        }
-    }
 }
 
 /// How the process that starts the ranks ended.
@@ -174,7 +152,6 @@ impl PhaseRun {
     /// Starts the phase. What cannot start is told as an end of its own.
     pub(crate) fn start(assign: &Assign, phase: Phase, meeting: &Meeting) -> Self {
         let mut run = Self::empty(assign, phase);
-        run.held = phase == Phase::Run && assign.node > 0 && assign.plan.job_type == JobType::Ray;
         let mut children = Vec::new();
         let started = match phase {
             Phase::Setup => run.start_setup(assign, &mut children),
@@ -259,24 +236,21 @@ impl PhaseRun {
         self.held = false;
     }
 
-    /// Starts the process that starts the ranks; what it writes is followed.
-    pub(crate) fn launch(&mut self, spec: ProcessSpec) -> Result<(), SpawnError> {
-        let log = match &spec.stdout {
-            Output::File(path) => path.clone(),
-            _ => PathBuf::new(),
-        };
-        let child = spawn(spec)?;
-        self.follow(SETUP_RANK, LAUNCHER_STREAM, &log);
-        self.processes.push(Process {
-            rank: LAUNCHER,
-            files: RankFiles {
-                stdout: log.clone(),
-                stderr: log,
-                error_file: PathBuf::new(),
-            },
-        });
-        self.group = Group::from_children(vec![child]);
-        Ok(())
+    /// Starts the ranks of a phase that was held without processes, and holds it further.
+    pub(crate) fn start_held_ranks(&mut self, assign: &Assign, meeting: &Meeting) {
+        let mut children = Vec::new();
+        let started = self.start_ranks(assign, meeting, &mut children);
+        self.group = Group::from_children(children);
+        self.exhausted = false;
+        if !started {
+            self.stop_held(9, Duration::ZERO);
+        }
+    }
+
+    /// Asks the processes to end, and holds the phase nevertheless.
+    pub(crate) fn stop_held(&mut self, signal: i32, grace: Duration) {
+        self.stop(signal, grace);
+        self.held = true;
     }
 
     /// Whether all its processes have ended.
@@ -333,133 +307,6 @@ impl PhaseRun {
             offset,
             bytes,
         }));
-    }
-
-    fn start_setup(&mut self, assign: &Assign, children: &mut Vec<Child>) -> bool {
-        let Some(setup) = &assign.plan.setup else {
-            return true;
-        };
-        let name = assign
-            .node_names
-            .get(assign.node as usize)
-            .cloned()
-            .unwrap_or_default();
-        let log = Path::new(&assign.attempt_dir)
-            .join("nodes")
-            .join(name)
-            .join("setup.log");
-        let env = environment::of_setup(assign);
-        let spec = ProcessSpec {
-            argv: command::argv(&setup.run, assign.plan.login_shell),
-            env: complete(assign, env),
-            cwd: PathBuf::from(&assign.plan.workdir),
-            stdin: Stdin::Null,
-            stdout: Output::File(log.clone()),
-            stderr: Output::SameAsStdout,
-            cpus: assign.cpus.clone(),
-            nofile: None,
-            keep_fds: Vec::new(),
-        };
-        match spawn(spec) {
-            Ok(child) => {
-                self.follow(SETUP_RANK, 0, &log);
-                self.processes.push(Process {
-                    rank: SETUP_RANK,
-                    files: RankFiles {
-                        stdout: log.clone(),
-                        stderr: log,
-                        error_file: PathBuf::new(),
-                    },
-                });
-                children.push(child);
-                true
-            }
-            Err(error) => {
-                self.setup = Some(SetupResult {
-                    end: ProcessEnd::Exited(error.exit_code()),
-                    last_lines: Vec::new(),
-                    start_error: Some(chain(&error)),
-                });
-                false
-            }
-        }
-    }
-
-    fn start_ranks(
-        &mut self,
-        assign: &Assign,
-        meeting: &Meeting,
-        children: &mut Vec<Child>,
-    ) -> bool {
-        let Some(run) = &assign.plan.run else {
-            return true;
-        };
-        let argv = command::argv(run, assign.plan.login_shell);
-        for local_rank in 0..assign.plan.ranks_per_node {
-            let rank = assign.first_rank + local_rank;
-            let files = RankFiles::of(Path::new(&assign.attempt_dir), rank);
-            let mut env = environment::of_rank(assign, local_rank, meeting);
-            env.insert(
-                "TORCHELASTIC_ERROR_FILE".to_owned(),
-                files.error_file.to_string_lossy().into_owned(),
-            );
-            let spec = ProcessSpec {
-                argv: argv.clone(),
-                env: complete(assign, env),
-                cwd: PathBuf::from(&assign.plan.workdir),
-                stdin: if assign.pass_stdin {
-                    Stdin::Inherit
-                } else {
-                    Stdin::Null
-                },
-                stdout: Output::File(files.stdout.clone()),
-                stderr: Output::File(files.stderr.clone()),
-                cpus: assign.cpus.clone(),
-                nofile: None,
-                keep_fds: Vec::new(),
-            };
-            match spawn(spec) {
-                Ok(child) => {
-                    self.follow(rank, 1, &files.stdout);
-                    self.follow(rank, 2, &files.stderr);
-                    self.processes.push(Process { rank, files });
-                    self.pending.push_back(PhaseEvent::Started {
-                        rank,
-                        pid: child.pid(),
-                    });
-                    children.push(child);
-                }
-                Err(error) => {
-                    let result = Box::new(self.not_started(rank, &error));
-                    self.pending.push_back(PhaseEvent::Ended(result));
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    fn not_started(&self, rank: u32, error: &SpawnError) -> RankResult {
-        RankResult {
-            start_error: Some(chain(error)),
-            ..self.without_start(rank, error.exit_code())
-        }
-    }
-
-    fn without_start(&self, rank: u32, code: u8) -> RankResult {
-        RankResult {
-            rank,
-            node: self.node,
-            end: ProcessEnd::Exited(code),
-            ended_ms: self.clock.now_ms(),
-            stopped: false,
-            start_error: None,
-            error: None,
-            last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-            out_of_memory: false,
-        }
     }
 
     pub(crate) fn follow(&mut self, rank: u32, stream: u8, path: &Path) {
@@ -524,64 +371,4 @@ impl PhaseRun {
 /// child of this process but those spared is such an orphan.
 pub(crate) fn end_leftovers(spared: &[Pid]) {
     tree::end_all_children(spared, LEFTOVER_GRACE, LEFTOVER_BOUND);
-}
-
-/// The complete environment of a process: what it inherits, then what the job says.
-pub(crate) fn complete(
-    assign: &Assign,
-    own: BTreeMap<String, String>,
-) -> Vec<(OsString, OsString)> {
-    let mut all: BTreeMap<OsString, OsString> = BTreeMap::new();
-    for (name, value) in std::env::vars_os() {
-        let kept = assign.plan.inherit_env
-            || name
-                .to_str()
-                .is_some_and(|n| matches!(n, "HOME" | "PATH" | "USER" | "LANG" | "TMPDIR"));
-        if kept
-            && !name
-                .to_str()
-                .is_some_and(|n| environment::SCRUBBED.contains(&n))
-        {
-            all.insert(name, value);
-        }
-    }
-    for (name, value) in environment::defaults(assign) {
-        all.entry(name.into()).or_insert_with(|| value.into());
-    }
-    all.extend(
-        own.into_iter()
-            .map(|(name, value)| (name.into(), value.into())),
-    );
-    all.into_iter().collect()
-}
-
-/// The last lines of a file, bounded in bytes and lines; nothing where it cannot be read.
-pub(crate) fn last_lines(path: &Path) -> Vec<String> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..]
-        .iter()
-        .map(|&line| line.to_owned())
-        .collect()
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -1,0 +1,185 @@
+//! What a local job waits for before it runs: other jobs, and the CPUs and GPUs that it asks for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use herd_core::event::{Event, EventKind};
+use herd_core::plan::Plan;
+use herd_core::spec::AfterWhen;
+use herd_core::state::JobState;
+use herd_jobdir::status::finish_lost;
+use herd_jobdir::{AttemptDir, DriverInfo, Home};
+use herd_launch::cgroup;
+use herd_runtime::clock::Clock;
+use herd_runtime::driver::NodePlan;
+use herd_runtime::signals::Signals;
+use tokio::time::timeout;
+
+use super::drive::DriveError;
+use super::leases::{DIRECTORY_VARIABLE, Lease, Leases, Need, Stock, Ticket};
+use super::machine::{self, Machine};
+
+/// How often a waiting job looks whether it may start.
+const QUEUE_POLL: Duration = Duration::from_millis(200);
+
+/// How waiting ended.
+pub(super) enum Waited<T> {
+    /// Go on.
+    Ready(T),
+    /// A signal asked for the job's end.
+    Cancelled(i32),
+    /// What was waited for can not come any more.
+    InVain,
+}
+
+/// Waits until the jobs of `after` have ended as they must.
+pub(super) async fn wait_for_others(
+    home: &Home,
+    plan: &Plan,
+    dir: &AttemptDir,
+    signals: &mut Signals,
+    clock: &Clock,
+) -> Result<Waited<()>, DriveError> {
+    for after in &plan.after {
+        let Ok(id) = home.select(&after.job) else {
+            return Err(DriveError::Missing {
+                job: after.job.clone(),
+                what: "record",
+            });
+        };
+        let other = home.open(id)?;
+        let mut noted = false;
+        let result = loop {
+            if let Some(result) = other.read_result()? {
+                break result;
+            }
+            // One whose driver died has ended, too, and nobody else may be there to say so.
+            if let Some(result) = finish_lost(&other, clock.now_ms())? {
+                break result;
+            }
+            if !noted {
+                note_queued(dir, clock, &format!("waits for job {}", id.short()))?;
+                noted = true;
+            }
+            if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
+                return Ok(Waited::Cancelled(signal));
+            }
+        };
+        let fits = match after.when {
+            AfterWhen::Ok => result.state == JobState::Succeeded,
+            AfterWhen::Failed => result.state == JobState::Failed,
+            AfterWhen::Any => true,
+        };
+        if !fits {
+            let text = format!(
+                "job {} ended {}: this job does not run",
+                id.short(),
+                result.state
+            );
+            dir.event_writer()?.write(&Event {
+                time_ms: clock.now_ms(),
+                kind: EventKind::Warning { text },
+            })?;
+            return Ok(Waited::InVain);
+        }
+    }
+    Ok(Waited::Ready(()))
+}
+
+/// Waits for the CPUs and GPUs that the plan asks for and divides them among its nodes.
+pub(super) async fn lease(
+    plan: &Plan,
+    dir: &AttemptDir,
+    signals: &mut Signals,
+    clock: &Clock,
+) -> Result<Waited<(Vec<NodePlan>, Option<Lease>)>, DriveError> {
+    let names = (0..plan.nodes).map(|index| format!("node{index}"));
+    // Where no group is writable, memory is accounting only, which `render` and `run` have said.
+    let memory = plan.resources.memory.map(|memory| memory.0);
+    let memory = memory.filter(|_| cgroup::Parent::find().is_some());
+    let need = Need {
+        gpus: plan.resources.gpus.unwrap_or(0) * plan.nodes,
+        cpus: plan.resources.cpus.unwrap_or(0) * plan.nodes,
+    };
+    if need.gpus == 0 && need.cpus == 0 {
+        // Nothing asked for, nothing leased; zero GPUs asked for are zero GPUs seen.
+        let gpus = plan.resources.gpus.map(|_| Vec::new());
+        let nodes = names
+            .map(|name| NodePlan {
+                name,
+                gpus: gpus.clone(),
+                cpus: None,
+                memory,
+            })
+            .collect();
+        return Ok(Waited::Ready((nodes, None)));
+    }
+    let machine = Machine::of_this_process();
+    let directory = std::env::var_os(DIRECTORY_VARIABLE).map(PathBuf::from);
+    let ticket = Ticket {
+        job: plan.job,
+        user: std::env::var("USER").unwrap_or_default(),
+        priority: plan.priority,
+        created_ms: plan.job.created_ms().unwrap_or(0),
+        need,
+    };
+    let stock = Stock {
+        gpus: machine.gpus,
+        cpus: machine.cpus,
+    };
+    let mut waiting = Leases::open(directory.as_deref())?.enqueue(ticket, stock)?;
+    let mut noted = String::new();
+    let lease = loop {
+        if let Some(lease) = waiting.try_acquire()? {
+            break lease;
+        }
+        let why = waiting.why()?;
+        if why != noted {
+            note_queued(dir, clock, &why)?;
+            noted = why;
+        }
+        if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
+            return Ok(Waited::Cancelled(signal));
+        }
+    };
+    // Slots are numbered alike for all who may use the same CPUs.
+    let allowed = machine::allowed_cpus();
+    let own_cpus: Vec<usize> = lease
+        .cpus
+        .iter()
+        .filter_map(|&slot| allowed.get(slot as usize).copied())
+        .collect();
+    let nodes = names
+        .enumerate()
+        .map(|(index, name)| NodePlan {
+            name,
+            gpus: plan.resources.gpus.map(|n| share(&lease.gpus, index, n)),
+            cpus: plan.resources.cpus.map(|n| share(&own_cpus, index, n)),
+            memory,
+        })
+        .collect();
+    Ok(Waited::Ready((nodes, Some(lease))))
+}
+
+/// The part of node `index` when each gets `each`.
+fn share<T: Clone>(all: &[T], index: usize, each: u32) -> Vec<T> {
+    all.iter()
+        .skip(index * each as usize)
+        .take(each as usize)
+        .cloned()
+        .collect()
+}
+
+/// Says why the job waits, and who is to be told when it need not any more: before there is a port,
+/// a signal to this process is how a job is cancelled.
+pub(super) fn note_queued(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), DriveError> {
+    dir.write_driver(&DriverInfo::of_this_process(String::new()))?;
+    dir.event_writer()?.write(&Event {
+        time_ms: clock.now_ms(),
+        kind: EventKind::Job {
+            state: JobState::Queued,
+            why: Some(why.to_owned()),
+        },
+    })?;
+    Ok(())
+}

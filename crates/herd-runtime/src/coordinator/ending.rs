@@ -1,0 +1,116 @@
+//! How an attempt comes to its end: cancelled, failed or done, and told once (I1).
+
+use herd_core::event::EventKind;
+use herd_core::exit;
+use herd_core::result::{AttemptEnd, Failure, RankResult};
+use herd_core::rootcause;
+use herd_core::spec::JobType;
+use herd_core::state::AttemptState;
+use herd_link::message::{FromCoordinator, Phase};
+
+use super::{Action, Coordinator, ENDING_MARGIN_MS, Stage, Stop};
+
+impl Coordinator {
+    /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
+    pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
+        self.event(EventKind::CancelRequested { by: by.to_owned() });
+        let again = self.stop.is_some();
+        let grace = if again {
+            0
+        } else {
+            grace_ms.unwrap_or(self.plan.grace.ms)
+        };
+        if again {
+            self.ending_by_ms = Some(now_ms + ENDING_MARGIN_MS);
+            self.send_all(&FromCoordinator::Cancel {
+                signal,
+                grace_ms: 0,
+            });
+        } else {
+            self.begin_stop(Stop::Cancelled { code }, signal, grace, now_ms);
+        }
+        self.advance(now_ms);
+    }
+
+    /// Whether a node runs work of its own. The others serve node 0: MPI's daemons and Ray's workers
+    /// are there as long as what node 0 runs.
+    pub(super) fn leads(&self, node: usize) -> bool {
+        node == 0 || !matches!(self.plan.job_type, JobType::Mpi | JobType::Ray)
+    }
+
+    /// Tells the nodes that only serve when the nodes that lead are done.
+    pub(super) fn finish_serving(&mut self, now_ms: u64) {
+        if self.finishing || self.stage != Stage::In(Phase::Run) {
+            return;
+        }
+        let (leading, serving): (Vec<usize>, Vec<usize>) =
+            (0..self.nodes.len()).partition(|&node| self.leads(node));
+        let entry_ended = self.plan.job_type == JobType::Ray && self.results.contains_key(&0);
+        if !entry_ended && leading.iter().any(|&node| !self.nodes[node].done) {
+            return;
+        }
+        self.finishing = true;
+        for node in serving {
+            if !self.nodes[node].done {
+                self.ending_by_ms
+                    .get_or_insert(now_ms + self.plan.grace.ms + ENDING_MARGIN_MS);
+                self.actions.push(Action::Send {
+                    node,
+                    message: FromCoordinator::Finish,
+                });
+            }
+        }
+    }
+
+    pub(super) fn begin_stop(&mut self, stop: Stop, signal: i32, grace_ms: u64, now_ms: u64) {
+        if self.stop.is_some() {
+            return;
+        }
+        self.stop = Some(stop);
+        // To be ended, executors let go on what they had stopped.
+        self.paused.end(now_ms);
+        self.start_tasks();
+        self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
+        self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
+    }
+
+    pub(super) fn finish(&mut self, now_ms: u64) {
+        let ranks: Vec<RankResult> = self.results.values().cloned().collect();
+        let (state, failure, exit_code) = match self.stop.take() {
+            None => match self.failed_task() {
+                None => (AttemptState::Succeeded, None, exit::SUCCESS),
+                Some(failure) => {
+                    let code = failure.exit_code();
+                    (AttemptState::Failed, Some(failure), code)
+                }
+            },
+            Some(Stop::Cancelled { code }) => (AttemptState::Cancelled, None, code),
+            Some(Stop::Failed(given)) => {
+                let failure = given.or_else(|| {
+                    rootcause::first_cause(&ranks).map(|first| {
+                        let rank = Box::new(first.clone());
+                        if rank.out_of_memory {
+                            Failure::OutOfMemory(rank)
+                        } else {
+                            Failure::RankFailed(rank)
+                        }
+                    })
+                });
+                let code = failure
+                    .as_ref()
+                    .map_or(exit::HERD_FAILED, Failure::exit_code);
+                (AttemptState::Failed, failure, code)
+            }
+        };
+        self.enter_with(state, failure.clone());
+        self.stage = Stage::Finished;
+        self.send_all(&FromCoordinator::Release);
+        self.actions.push(Action::Finish(Box::new(AttemptEnd {
+            state,
+            failure,
+            exit_code,
+            ended_ms: now_ms,
+            ranks,
+        })));
+    }
+}

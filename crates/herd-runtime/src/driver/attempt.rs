@@ -1,0 +1,154 @@
+//! One attempt as the driver is given it, and how its nodes are started.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use herd_core::plan::Plan;
+use herd_core::result::TaskResult;
+use herd_jobdir::runlog::RunLogWriter;
+use herd_jobdir::{AttemptDir, Durability, JobDirError, TaskWriter};
+use herd_launch::cgroup::{Cgroup, Parent};
+use herd_link::{Key, LinkError};
+use thiserror::Error;
+
+use crate::merge::LogGrown;
+
+/// One attempt and what it needs.
+#[derive(Debug)]
+pub struct Attempt {
+    /// What to run.
+    pub plan: Plan,
+    /// Values of the plan's secrets.
+    pub secrets: BTreeMap<String, String>,
+    /// The job's key.
+    pub key: Key,
+    /// Where this attempt's records go.
+    pub dir: AttemptDir,
+    /// Where the merged log goes.
+    pub run_log: RunLogWriter,
+    /// Whether the terminal record survives a power cut, or only this process.
+    pub durability: Durability,
+    /// Where the coordinator listens.
+    pub listen: SocketAddr,
+    /// How long nodes may take to register.
+    pub gang_timeout: Duration,
+    /// Nodes by index.
+    pub nodes: Vec<NodePlan>,
+    /// The program of the executors and its first arguments.
+    pub executor: Vec<OsString>,
+    /// File with the job's key, for executors.
+    pub key_file: PathBuf,
+    /// What earlier attempts of the job did of its array.
+    pub task_history: Vec<TaskResult>,
+    /// Where results of array tasks go; present for arrays.
+    pub tasks: Option<TaskWriter>,
+    /// Directory of the logs of array tasks.
+    pub tasks_dir: PathBuf,
+    /// Array tasks at once, where the array has no limit of its own.
+    pub task_slots: u32,
+    /// Whether the only rank gets this process's standard input.
+    pub pass_stdin: bool,
+    /// Tells the user of something that does not end the job.
+    pub warn: fn(&str),
+    /// Whether the executors write into this very directory, on this machine: the driver then reads
+    /// the logs itself, and no byte of them travels over the link.
+    pub logs_at_hand: bool,
+    /// Who is told when the merged log has grown.
+    pub log_grown: Option<LogGrown>,
+}
+
+/// One emulated or allocated node.
+#[derive(Clone, Debug, Default)]
+pub struct NodePlan {
+    /// Its name; decides its identity.
+    pub name: String,
+    /// Its GPUs, where managed.
+    pub gpus: Option<Vec<String>>,
+    /// Its CPUs, where managed.
+    pub cpus: Option<Vec<usize>>,
+    /// Bytes of memory that all its processes may use together, where that can be enforced.
+    pub memory: Option<u64>,
+}
+
+/// Why an attempt could not be driven to its end.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The job directory could not be written.
+    #[error("could not keep the attempt's records")]
+    Records(#[from] JobDirError),
+    /// The coordinator's port could not be opened.
+    #[error("could not open the coordinator's port on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the link says.
+        #[source]
+        source: LinkError,
+    },
+    /// The token of a Ray cluster could not be made.
+    #[error("could not make the Ray cluster's token")]
+    Token(#[source] LinkError),
+    /// The limit of memory could not be set.
+    #[error("could not limit the memory of {node} to {bytes} bytes")]
+    Memory {
+        /// Node's name.
+        node: String,
+        /// The limit.
+        bytes: u64,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// An executor could not be started.
+    #[error("could not start the executor of {node}")]
+    Executor {
+        /// Node's name.
+        node: String,
+        /// Why.
+        #[source]
+        source: herd_launch::SpawnError,
+    },
+}
+
+/// A control group of the node's own with its limit.
+pub(super) fn limit_memory(plan: &Plan, node: &NodePlan) -> Result<Option<Cgroup>, DriverError> {
+    let Some(bytes) = node.memory else {
+        return Ok(None);
+    };
+    let name = format!("{}-{}-{}", plan.job, plan.attempt, node.name);
+    let made = match Parent::find() {
+        Some(parent) => parent.create(&name, bytes),
+        None => Err(io::Error::other("no control group is writable")),
+    };
+    made.map(Some).map_err(|source| DriverError::Memory {
+        node: node.name.clone(),
+        bytes,
+        source,
+    })
+}
+
+pub(super) fn executor_argv(
+    attempt: &Attempt,
+    coordinator: SocketAddr,
+    node: &str,
+) -> Vec<OsString> {
+    let mut argv = attempt.executor.clone();
+    let options = [
+        ("--coordinator", coordinator.to_string()),
+        ("--job", attempt.plan.job.to_string()),
+        ("--attempt", attempt.plan.attempt.to_string()),
+        ("--node", node.to_owned()),
+        ("--address", coordinator.ip().to_string()),
+    ];
+    for (name, value) in options {
+        argv.push(name.into());
+        argv.push(value.into());
+    }
+    argv.push("--key-file".into());
+    argv.push(attempt.key_file.clone().into());
+    argv
+}

@@ -1,0 +1,165 @@
+//! Starting the processes of a phase.
+
+use std::path::{Path, PathBuf};
+
+use herd_core::exit::ProcessEnd;
+use herd_core::result::RankResult;
+use herd_launch::{Child, Group, Output, ProcessSpec, SpawnError, Stdin, spawn};
+use herd_link::message::{Assign, SetupResult};
+
+use super::{LAUNCHER, PhaseEvent, PhaseRun, Process};
+use crate::command;
+use crate::environment::{self, Meeting};
+use crate::error_text::chain;
+use crate::inherited::complete;
+use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
+use crate::rank_files::RankFiles;
+
+impl PhaseRun {
+    pub(super) fn start_setup(&mut self, assign: &Assign, children: &mut Vec<Child>) -> bool {
+        let Some(setup) = &assign.plan.setup else {
+            return true;
+        };
+        let name = assign
+            .node_names
+            .get(assign.node as usize)
+            .cloned()
+            .unwrap_or_default();
+        let log = Path::new(&assign.attempt_dir)
+            .join("nodes")
+            .join(name)
+            .join("setup.log");
+        let env = environment::of_setup(assign);
+        let spec = ProcessSpec {
+            argv: command::argv(&setup.run, assign.plan.login_shell),
+            env: complete(assign, env),
+            cwd: PathBuf::from(&assign.plan.workdir),
+            stdin: Stdin::Null,
+            stdout: Output::File(log.clone()),
+            stderr: Output::SameAsStdout,
+            cpus: assign.cpus.clone(),
+            nofile: None,
+            keep_fds: Vec::new(),
+        };
+        match spawn(spec) {
+            Ok(child) => {
+                self.follow(SETUP_RANK, 0, &log);
+                self.processes.push(Process {
+                    rank: SETUP_RANK,
+                    files: RankFiles {
+                        stdout: log.clone(),
+                        stderr: log,
+                        error_file: PathBuf::new(),
+                    },
+                });
+                children.push(child);
+                true
+            }
+            Err(error) => {
+                self.setup = Some(SetupResult {
+                    end: ProcessEnd::Exited(error.exit_code()),
+                    last_lines: Vec::new(),
+                    start_error: Some(chain(&error)),
+                });
+                false
+            }
+        }
+    }
+
+    pub(super) fn start_ranks(
+        &mut self,
+        assign: &Assign,
+        meeting: &Meeting,
+        children: &mut Vec<Child>,
+    ) -> bool {
+        let Some(run) = &assign.plan.run else {
+            return true;
+        };
+        let argv = command::argv(run, assign.plan.login_shell);
+        for local_rank in 0..assign.plan.ranks_per_node {
+            let rank = assign.first_rank + local_rank;
+            let files = RankFiles::of(Path::new(&assign.attempt_dir), rank);
+            let mut env = environment::of_rank(assign, local_rank, meeting);
+            env.insert(
+                "TORCHELASTIC_ERROR_FILE".to_owned(),
+                files.error_file.to_string_lossy().into_owned(),
+            );
+            let spec = ProcessSpec {
+                argv: argv.clone(),
+                env: complete(assign, env),
+                cwd: PathBuf::from(&assign.plan.workdir),
+                stdin: if assign.pass_stdin {
+                    Stdin::Inherit
+                } else {
+                    Stdin::Null
+                },
+                stdout: Output::File(files.stdout.clone()),
+                stderr: Output::File(files.stderr.clone()),
+                cpus: assign.cpus.clone(),
+                nofile: None,
+                keep_fds: Vec::new(),
+            };
+            match spawn(spec) {
+                Ok(child) => {
+                    self.follow(rank, 1, &files.stdout);
+                    self.follow(rank, 2, &files.stderr);
+                    self.processes.push(Process { rank, files });
+                    self.pending.push_back(PhaseEvent::Started {
+                        rank,
+                        pid: child.pid(),
+                    });
+                    children.push(child);
+                }
+                Err(error) => {
+                    let result = Box::new(self.not_started(rank, &error));
+                    self.pending.push_back(PhaseEvent::Ended(result));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Starts the process that starts the ranks; what it writes is followed.
+    pub(crate) fn launch(&mut self, spec: ProcessSpec) -> Result<(), SpawnError> {
+        let log = match &spec.stdout {
+            Output::File(path) => path.clone(),
+            _ => PathBuf::new(),
+        };
+        let child = spawn(spec)?;
+        self.follow(SETUP_RANK, LAUNCHER_STREAM, &log);
+        self.processes.push(Process {
+            rank: LAUNCHER,
+            files: RankFiles {
+                stdout: log.clone(),
+                stderr: log,
+                error_file: PathBuf::new(),
+            },
+        });
+        self.group = Group::from_children(vec![child]);
+        Ok(())
+    }
+
+    fn not_started(&self, rank: u32, error: &SpawnError) -> RankResult {
+        RankResult {
+            start_error: Some(chain(error)),
+            ..self.without_start(rank, error.exit_code())
+        }
+    }
+
+    pub(super) fn without_start(&self, rank: u32, code: u8) -> RankResult {
+        RankResult {
+            rank,
+            node: self.node,
+            end: ProcessEnd::Exited(code),
+            ended_ms: self.clock.now_ms(),
+            stopped: false,
+            start_error: None,
+            error: None,
+            last_lines: Vec::new(),
+            cpu_ms: 0,
+            peak_kib: 0,
+            out_of_memory: false,
+        }
+    }
+}
