@@ -12,6 +12,7 @@ pub mod group;
 pub mod lines;
 pub mod pause;
 pub mod spawn;
+pub mod store;
 pub mod sys;
 pub mod torchrun;
 pub mod tree;
