@@ -70,6 +70,8 @@ pub enum Failure {
     },
     /// A rank failed first.
     RankFailed(Box<RankResult>),
+    /// A task of an array failed for good, the first of all.
+    TaskFailed(Box<TaskFailure>),
     /// A node was lost.
     NodeLost {
         /// Node's name.
@@ -99,7 +101,8 @@ impl Failure {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::SetupFailed { .. } => FailureKind::SetupFailed,
-            Self::RankFailed(_) => FailureKind::RankFailed,
+            // To a job's `retry`, a task is its rank.
+            Self::RankFailed(_) | Self::TaskFailed(_) => FailureKind::RankFailed,
             Self::NodeLost { .. } => FailureKind::NodeLost,
             Self::DriverLost { .. } => FailureKind::DriverLost,
             Self::OutOfMemory(_) => FailureKind::OutOfMemory,
@@ -112,6 +115,7 @@ impl Failure {
         match self {
             Self::SetupFailed { end, .. } => end.code(),
             Self::RankFailed(rank) | Self::OutOfMemory(rank) => rank.end.code(),
+            Self::TaskFailed(task) => task.result.end.code(),
             Self::NodeLost { .. } | Self::DriverLost { .. } => exit::HERD_FAILED,
             Self::TimeLimit { .. } => exit::TIME_LIMIT,
         }
@@ -166,7 +170,18 @@ pub struct Rejection {
     pub detail: String,
 }
 
-/// Tasks of an array by outcome.
+/// The task of an array that failed first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFailure {
+    /// How its last attempt ended.
+    #[serde(flatten)]
+    pub result: TaskResult,
+    /// The last lines that it wrote, to either stream, bounded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+}
+
+/// Tasks of an array by outcome; those that are in no other count have not started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCounts {
     /// All tasks.
@@ -178,6 +193,9 @@ pub struct TaskCounts {
     /// Tasks that failed and are to run again, or do so now.
     #[serde(default)]
     pub retrying: u32,
+    /// Tasks that herd ended, and that are not run again.
+    #[serde(default)]
+    pub stopped: u32,
 }
 
 /// The end of one attempt at a task; a line of `tasks.jsonl`.
@@ -223,20 +241,11 @@ impl TaskResult {
         !self.again && !self.stopped
     }
 
-    /// The failure that the end is, with the task's index as rank.
+    /// The failure that the end is.
     pub fn failure(&self) -> Failure {
-        Failure::RankFailed(Box::new(RankResult {
-            rank: self.index,
-            node: self.node,
-            end: self.end,
-            ended_ms: self.ended_ms,
-            stopped: self.stopped,
-            start_error: self.start_error.clone(),
-            error: None,
+        Failure::TaskFailed(Box::new(TaskFailure {
+            result: self.clone(),
             last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-            out_of_memory: false,
         }))
     }
 }

@@ -35,6 +35,17 @@ pub fn failure_title(failure: &Failure, node: &dyn Fn(u32) -> String) -> String 
                 process_end(rank.end)
             ),
         },
+        Failure::TaskFailed(task) => {
+            let task = &task.result;
+            let (index, on) = (task.index, node(task.node));
+            match &task.start_error {
+                Some(error) => format!("task {index} could not start on {on}: {error}"),
+                None => format!(
+                    "task {index} failed first, on {on}: {}",
+                    process_end(task.end)
+                ),
+            }
+        }
         Failure::OutOfMemory(rank) => format!(
             "rank {} on {} was ended for want of memory (it had reached {} MiB)",
             rank.rank,
@@ -58,6 +69,7 @@ pub fn failure(failure: &Failure, node: &dyn Fn(u32) -> String) -> String {
             Some(_) | None => title,
         },
         Failure::SetupFailed { .. }
+        | Failure::TaskFailed(_)
         | Failure::NodeLost { .. }
         | Failure::DriverLost { .. }
         | Failure::TimeLimit { .. } => title,
@@ -88,7 +100,7 @@ pub fn process_end(end: ProcessEnd) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::RankError;
+    use crate::result::{RankError, TaskResult};
 
     fn rank(end: ProcessEnd, message: Option<&str>) -> Box<RankResult> {
         Box::new(RankResult {
@@ -110,6 +122,23 @@ mod tests {
         })
     }
 
+    fn task(start_error: Option<&str>) -> Failure {
+        let result = TaskResult {
+            index: 13,
+            attempt: 1,
+            node: 1,
+            end: ProcessEnd::Exited(4),
+            started_ms: 0,
+            ended_ms: 0,
+            start_error: start_error.map(str::to_owned),
+            log_offset: 0,
+            log_bytes: None,
+            stopped: false,
+            again: false,
+        };
+        result.failure()
+    }
+
     #[test]
     fn each_reason_has_its_sentence() {
         let setup = |start_error: Option<&str>| Failure::SetupFailed {
@@ -127,6 +156,11 @@ mod tests {
             (
                 Failure::RankFailed(rank(ProcessEnd::Signaled(11), None)),
                 "rank 3 failed first, on node1: signal 11 (SIGSEGV)",
+            ),
+            (task(None), "task 13 failed first, on node1: exit code 4"),
+            (
+                task(Some("no such file")),
+                "task 13 could not start on node1: no such file",
             ),
             (
                 Failure::RankFailed(rank(ProcessEnd::Exited(1), Some("ValueError: no\nmore"))),

@@ -84,6 +84,9 @@ pub fn count(results: &[TaskResult], total: u32, over: bool) -> TaskCounts {
             counts.succeeded += 1;
         } else if task.again && !over {
             counts.retrying += 1;
+        } else if task.stopped {
+            // Where the job goes on, its next attempt runs it.
+            counts.stopped += u32::from(over);
         } else {
             counts.failed += 1;
         }
@@ -136,15 +139,20 @@ mod tests {
             failed(2, 1, true),
             failed(3, 1, true),
             failed(3, 2, false),
+            TaskResult {
+                stopped: true,
+                ..failed(4, 1, false)
+            },
         ];
-        let counts = |retrying, failed| TaskCounts {
+        let counts = |retrying, failed, stopped| TaskCounts {
             total: 9,
             succeeded: 2,
             failed,
             retrying,
+            stopped,
         };
-        assert_eq!(count(&all, 9, false), counts(1, 1));
-        assert_eq!(count(&all, 9, true), counts(0, 2));
+        assert_eq!(count(&all, 9, false), counts(1, 1, 0));
+        assert_eq!(count(&all, 9, true), counts(0, 2, 1));
     }
 
     #[test]

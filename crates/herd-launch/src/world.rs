@@ -2,6 +2,10 @@
 
 /// What a rendezvous agrees on.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "world_size is the name that the whole field uses"
+)]
 pub struct World {
     /// This node's number.
     pub node_rank: u32,

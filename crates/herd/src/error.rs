@@ -17,7 +17,9 @@ pub(crate) type Source = Box<dyn Error + Send + Sync + 'static>;
 /// One thing wrong with a job, a flag or a file that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Where and what; further lines (the line of the file) follow the first.
+    /// The key of the job that it is about; the fault is shown where the file has it.
+    pub(crate) key: Option<String>,
+    /// Where and what; further lines follow the first.
     pub(crate) text: String,
     /// What to try.
     pub(crate) hint: Option<String>,
@@ -27,8 +29,17 @@ impl Fault {
     /// A fault without a suggestion.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self {
+            key: None,
             text: text.into(),
             hint: None,
+        }
+    }
+
+    /// A fault of a key of the job, wherever the key was given.
+    pub(crate) fn of(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            key: Some(key.into()),
+            ..Self::new(text)
         }
     }
 
@@ -156,15 +167,6 @@ impl ExpectedError {
     /// What to try next, in order.
     pub(crate) fn hints(&self) -> Vec<String> {
         match self {
-            Self::Faults { faults, .. } => {
-                let mut hints = Vec::new();
-                for hint in faults.iter().filter_map(|fault| fault.hint.as_ref()) {
-                    if !hints.contains(hint) {
-                        hints.push(hint.clone());
-                    }
-                }
-                hints
-            }
             Self::NoSuchJob { nearest, .. } => {
                 let near = nearest
                     .first()
@@ -187,6 +189,8 @@ impl ExpectedError {
                         .to_owned(),
                 ]
             }
+            // Each fault has its own below it.
+            Self::Faults { .. } => Vec::new(),
             Self::BadOption { .. } | Self::Failed { .. } | Self::Stdout { .. } => Vec::new(),
         }
     }
@@ -212,10 +216,17 @@ impl ExpectedError {
             if let Some(file) = file {
                 line(format_args!("\n{}\n", file.to_string().trim_end()));
             }
-            for fault in faults {
-                for (number, part) in fault.text.lines().enumerate() {
+            for (number, fault) in faults.iter().enumerate() {
+                let key = fault.key.iter().map(|key| format!("{key}: "));
+                let shown = key.chain([fault.text.clone()]).collect::<String>();
+                for (number, part) in shown.lines().enumerate() {
                     let indent = if number == 0 { "  " } else { "    " };
                     line(format_args!("{indent}{}", printable(part)));
+                }
+                // What helps against several faults in a row is said after the last of them.
+                let next = faults.get(number + 1).and_then(|next| next.hint.as_ref());
+                if let Some(hint) = fault.hint.as_ref().filter(|hint| next != Some(*hint)) {
+                    line(format_args!("{bold}hint:{reset} {}", printable(hint)));
                 }
             }
         }
@@ -273,19 +284,20 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_listed_and_equal_hints_are_said_once() {
+    fn every_fault_is_listed_with_its_hint_and_equal_hints_are_said_once() {
         let error = ExpectedError::Faults {
             file: None,
             faults: vec![
                 Fault::new("job.yaml:1:1: ndoes: unknown key\n  ndoes: 2")
                     .hint("did you mean nodes?"),
                 Fault::new("--mem 3XB: not a size").hint("did you mean nodes?"),
+                Fault::of("run", "is not there").hint("add it"),
             ],
         };
         assert_eq!(
             error.render(false),
-            "error: nothing was started: 2 faults\n  job.yaml:1:1: ndoes: unknown key\n      \
-             ndoes: 2\n  --mem 3XB: not a size\nhint: did you mean nodes?\n"
+            "error: nothing was started: 3 faults\n  job.yaml:1:1: ndoes: unknown key\n      \
+             ndoes: 2\n  --mem 3XB: not a size\nhint: did you mean nodes?\n  run: is not there\nhint: add it\n"
         );
         assert_eq!(error.exit_code(), 2);
     }

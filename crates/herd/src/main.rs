@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use herd_runtime::rsh;
 
 fn main() -> ExitCode {
@@ -24,9 +25,19 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|name| rsh::is_called(name)) {
         args.insert(1, "rsh".into());
     }
-    let cli = match cli::Cli::try_parse_from(args) {
+    let cli = match cli::Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        // Help and version are answers on standard output; the rest is a fault of the flags.
+        // The whole help, where nothing was asked, speaks for itself.
+        Err(answer)
+            if answer.use_stderr()
+                && answer.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            let mut printer = printer::Printer::standard(cli::When::Auto);
+            let said = cli::advice::refusal(answer, &args, printer.err_color());
+            printer.report(&said);
+            return ExitCode::from(herd_core::exit::USAGE);
+        }
+        // Help and version are answers on standard output.
         Err(answer) => {
             let code = if answer.use_stderr() {
                 herd_core::exit::USAGE

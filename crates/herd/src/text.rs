@@ -73,9 +73,30 @@ pub(crate) fn parse_moment(text: &str) -> Option<u64> {
     u64::try_from(stamp.as_millisecond()).ok()
 }
 
+/// A word as a shell reads it, quoted only where it must be.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_read_them_otherwise() {
+        for (word, text) in [
+            ("a/b-c=1", "a/b-c=1"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+        ] {
+            assert_eq!(shell_word(word), text);
+        }
+    }
 
     #[test]
     fn spans_have_the_precision_of_their_size() {

@@ -211,3 +211,81 @@ fn a_cancel_drops_the_tasks_that_wait_at_a_node() {
     assert_eq!(pids(&herd.path("started")), [0]);
     assert_eq!(ended(&herd), [(0, 1)]);
 }
+
+#[test]
+fn failed_tasks_are_named_with_what_they_wrote_and_how_to_run_them_again() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "array: 0-29\nrun: 'echo about to fail; case $HERD_ARRAY_INDEX in *3|7|8|9) echo broken pipe dream >&2; exit \
+         5;; esac'\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 5);
+    let said = stderr(&output);
+    assert!(!said.contains("rank"), "{said}");
+    for part in [
+        " failed first, on node0: exit code 5",
+        "│ broken pipe dream",
+        "6 tasks failed; to run them again: `array: 3,7-9,13,23`",
+        "24 of 30 tasks succeeded, 6 failed",
+        "herd logs ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let command = said
+        .lines()
+        .find(|line| line.contains("herd logs"))
+        .unwrap();
+    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+    assert!(command.contains("--task"), "{command}");
+    assert!(stdout(&herd.run(&words)).contains("broken pipe dream"));
+    for question in ["why", "status", "events"] {
+        let answer = stdout(&herd.run(&[question, "last"]));
+        assert!(
+            answer.contains("task ") && !answer.contains("rank "),
+            "{answer}"
+        );
+    }
+    let status = stdout(&herd.run(&["status", "last"]));
+    assert!(status.contains("Failed:    3,7-9,13,23"), "{status}");
+    let json = stdout(&herd.run(&["status", "last", "-o", "json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["tasks"]["failed_tasks"], "3,7-9,13,23");
+    assert_eq!(json["failure"]["reason"], "task-failed");
+    for option in [["--rank", "3"], ["--stream", "stderr"]] {
+        let refused = herd.run(&["logs", "last", option[0], option[1]]);
+        assert_code(&refused, 2);
+        assert!(stderr(&refused).contains("array"), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn a_cancelled_array_tells_what_ran_and_what_did_not() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "array: 0-5%2\nrun: '[ $HERD_ARRAY_INDEX != 0 ] || exit 0; exec sleep 600'\n",
+    );
+    let run = herd.start(&["run", "job.yaml"]);
+    eventually("two run after the first", || {
+        let status = herd.run(&["status", "last"]);
+        stdout(&status).contains("1 succeeded, 0 failed, 2 running, 3 not started, of 6")
+    });
+    signal(pid_of(&run), "-INT");
+    let output = run.wait_with_output().unwrap();
+    assert_code(&output, 130);
+    let said = stderr(&output);
+    assert!(
+        said.contains("1 of 6 tasks succeeded, 2 stopped, 3 not started"),
+        "{said}"
+    );
+    let status = stdout(&herd.run(&["status", "last"]));
+    for part in [
+        "1 succeeded, 0 failed, 2 stopped, 3 not started, of 6",
+        "Stopped:   1-2",
+        "Unstarted: 3-5",
+    ] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+}

@@ -81,6 +81,37 @@ fn pytorch_ranks_get_the_variables_of_torchrun() {
 }
 
 #[test]
+fn i13_a_launcher_among_ranks_that_herd_starts_is_refused() {
+    let herd = Herd::new();
+    for run in [
+        "torchrun --nproc_per_node 2 x.py",
+        "python -m torch.distributed.run x.py",
+    ] {
+        herd.file(
+            "job.yaml",
+            &format!("type: pytorch\nprocs_per_node: 2\nrun: {run}\n"),
+        );
+        let output = herd.run(&["run", "job.yaml"]);
+        assert_code(&output, 2);
+        assert!(
+            stderr(&output).contains("launcher: user"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let flags = [
+        "run",
+        "--type",
+        "pytorch",
+        "--",
+        "accelerate",
+        "launch",
+        "x.py",
+    ];
+    assert_code(&herd.run(&flags), 2);
+}
+
+#[test]
 fn setup_runs_before_any_rank_and_its_failure_is_the_jobs() {
     let herd = Herd::new();
     let marker = herd.path("marker");

@@ -34,12 +34,12 @@ fn found_in(directory: &Path) -> Vec<String> {
     found
 }
 
-/// All processes below one, with itself.
-fn tree(root: i32) -> Vec<i32> {
+/// All processes below one, with itself, but without `ranks` and what is below those.
+fn tree(root: i32, ranks: &[i32]) -> Vec<i32> {
     let mut all = vec![root];
     let mut next = 0;
     while let Some(&parent) = all.get(next) {
-        all.extend(children(parent));
+        all.extend(children(parent).iter().filter(|pid| !ranks.contains(pid)));
         next += 1;
     }
     all
@@ -64,11 +64,7 @@ fn i12_no_process_of_herd_shows_a_secret_and_no_record_keeps_it() {
     let run = command.spawn().unwrap();
     eventually("both ranks", || pids(&list).len() == 2);
 
-    let ranks: Vec<i32> = pids(&list).into_iter().flat_map(tree).collect();
-    let own: Vec<i32> = tree(pid_of(&run))
-        .into_iter()
-        .filter(|pid| !ranks.contains(pid))
-        .collect();
+    let own = tree(pid_of(&run), &pids(&list));
     // Guard, driver and two executors.
     assert_eq!(own.len(), 4);
     for &pid in &own {

@@ -224,8 +224,7 @@ async fn attempts(
                 source,
             })?;
         // A task that failed has had its own attempts; the array is not run again for it.
-        let of_a_task =
-            |failure: &&Failure| plan.array.is_some() && matches!(failure, Failure::RankFailed(_));
+        let of_a_task = |failure: &&Failure| matches!(failure, Failure::TaskFailed(_));
         let failure = end.failure.as_ref().filter(|failure| !of_a_task(failure));
         let decision = failure.map(|failure| {
             // Attempts are numbered from 1: the first is no retry.

@@ -2,6 +2,7 @@
 //!
 //! It checks what the file alone can tell. What a backend can honour is decided in [`crate::plan`].
 
+mod foreign;
 pub mod keys;
 mod reader;
 mod sections;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
+use super::foreign;
 use super::keys::{Key, Shape};
 use crate::diagnostic::Diagnostic;
 use crate::spec::Command;
@@ -101,16 +102,9 @@ impl Reader {
             if table.iter().any(|key| key.name == entry.key) {
                 continue;
             }
-            let names = || table.iter().map(|key| key.name);
-            let refusal = Refusal::new("unknown key");
-            let refusal = match nearest(&entry.key, names()) {
-                _ if entry.key == "<<" => refusal.with_hint("merge keys are not supported"),
-                Some(name) => refusal.with_hint(format!("did you mean `{name}`?")),
-                None if table.len() <= 8 => {
-                    let known: Vec<_> = names().collect();
-                    refusal.with_hint(format!("known here are {}", known.join(", ")))
-                }
-                None => refusal,
+            let refusal = Refusal {
+                message: "unknown key of a job file".to_owned(),
+                hint: foreign::advice(path, &entry.key, table),
             };
             self.key_fault(entry, &join(path, &entry.key), refusal);
         }

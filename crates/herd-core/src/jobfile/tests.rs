@@ -104,7 +104,7 @@ fn shows_line_mark_and_hint() {
     let shown = refused(b"run: a\nresources:\n  gpuz: 4\n").to_string();
     assert_eq!(
         shown,
-        "job.yaml:3:3: resources.gpuz: unknown key\n  |\n3 |   gpuz: 4\n  |   ^^^^\n\
+        "job.yaml:3:3: resources.gpuz: unknown key of a job file\n  |\n3 |   gpuz: 4\n  |   ^^^^\n\
          hint: did you mean `gpus`?"
     );
 }
@@ -349,4 +349,70 @@ fn a_faulty_key_does_not_blame_another() {
     assert_eq!(refused(b"run: []\narray: 0-3\n").count(), 1);
     assert_eq!(refused(b"runs: a\n").count(), 1);
     assert_eq!(refused(b"nodez: 1\n").count(), 2);
+}
+
+#[test]
+fn keys_of_other_tools_are_answered_with_what_says_them_here() {
+    for (text, path, hint) in [
+        (
+            "type: mpi\nnum_nodes: 2\nrun: a",
+            "num_nodes",
+            "did you mean `nodes`?",
+        ),
+        ("retries: 2\nrun: a", "retries", "write `retry: {max: 3}`"),
+        ("timeout: 1h\nrun: a", "timeout", "did you mean `walltime`?"),
+        ("cpus: 2\nrun: a", "cpus", "`resources.cpus`"),
+        ("gpus: 2\nrun: a", "gpus", "`resources.gpus`"),
+        ("memory: 2G\nrun: a", "memory", "`resources.memory`"),
+        ("mem: 2G\nrun: a", "mem", "`resources: {memory: 32GiB}`"),
+        ("partition: p\nrun: a", "partition", "`slurm.partition`"),
+        (
+            "resources: {mem: 2G}\nrun: a",
+            "resources.mem",
+            "did you mean `memory`?",
+        ),
+        (
+            "nodes: 1\nresources: {accelerators: 'H100:8'}\nrun: a",
+            "resources.accelerators",
+            "write `gpus: 4`",
+        ),
+        (
+            "resources: {nodes: 2}\nrun: a",
+            "resources.nodes",
+            "at the top of the file",
+        ),
+        ("command: a", "command", "did you mean `run`?"),
+        ("cmd: a", "cmd", "did you mean `run`?"),
+        (
+            "depends-on: [a]\nrun: a",
+            "depends-on",
+            "did you mean `after`?",
+        ),
+        ("container_image: a\nrun: a", "container_image", "`image`"),
+        (
+            "after: [{name: a, job: b}]\nrun: a",
+            "after[0].name",
+            "did you mean `job`?",
+        ),
+        (
+            "retry: {max: 1, attempts: 3}\nrun: a",
+            "retry.attempts",
+            "did you mean `max`?",
+        ),
+    ] {
+        let error = parse(text.as_bytes(), "job.yaml").expect_err(text);
+        let faults: Vec<_> = error.iter().collect();
+        assert_eq!(faults.len(), 1, "{error}");
+        assert_eq!(
+            (faults[0].path.as_str(), faults[0].message.as_str()),
+            (path, "unknown key of a job file")
+        );
+        assert!(
+            faults[0]
+                .hint
+                .as_ref()
+                .is_some_and(|said| said.contains(hint)),
+            "{error}"
+        );
+    }
 }

@@ -7,6 +7,7 @@ mod facts;
 mod naming;
 mod refuse;
 mod resolve;
+mod starter;
 
 use std::collections::BTreeMap;
 

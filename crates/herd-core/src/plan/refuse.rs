@@ -5,7 +5,8 @@ use thiserror::Error;
 
 use super::facts::{BackendFacts, BackendKind};
 use super::resolve::procs_and_gpus;
-use crate::spec::{Command, JobSpec, JobType, ProcsPerNode};
+use super::starter;
+use crate::spec::{JobSpec, JobType, ProcsPerNode};
 use crate::validate;
 
 /// A key that the backend cannot honour, or that contradicts another.
@@ -18,28 +19,6 @@ pub struct Unsupported {
     pub reason: String,
     /// What to change.
     pub hint: String,
-}
-
-/// The program with which an MPI job would start its ranks a second time.
-fn own_starter(spec: &JobSpec) -> Option<&str> {
-    let first = match spec
-        .run
-        .as_ref()
-        .filter(|_| spec.job_type == JobType::Mpi)?
-    {
-        Command::Argv(words) => words.first()?,
-        Command::Shell(text) => text.split_whitespace().next()?,
-    };
-    let name = first.rsplit('/').next()?;
-    let starters = [
-        "mpirun",
-        "mpiexec",
-        "mpiexec.hydra",
-        "orterun",
-        "prterun",
-        "srun",
-    ];
-    starters.contains(&name).then_some(name)
 }
 
 /// Every key that stands in the way.
@@ -67,13 +46,8 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
         let reason = "the ray backend is not available yet".to_owned();
         refuse("backend", reason, "use `type: ray` on local");
     }
-    if let Some(starter) = own_starter(spec) {
-        let reason = format!("begins with `{starter}`, which herd itself starts for `type: mpi`");
-        refuse(
-            "run",
-            reason,
-            "give the MPI program and its arguments alone; `nodes` and `procs_per_node` count its ranks",
-        );
+    if let Some((reason, hint)) = own_starter(spec) {
+        refuse("run", reason, hint);
     }
     if spec.image.is_some() && !facts.images {
         let hint = "remove `image`, or choose a backend that runs containers";
@@ -114,27 +88,36 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
     } else {
         1
     };
-    let mut fits = |key: &str, what: &str, wanted: Option<u32>, most: Option<u32>| {
-        let wanted = u64::from(wanted.unwrap_or(0)) * sharing;
-        if let Some(most) = most.filter(|most| wanted > u64::from(*most)) {
-            let reason = format!("asks for {wanted} {what}, and {place} has {most}");
-            let hint = if sharing > 1 {
-                "ask for fewer, or for fewer nodes: on one machine they share it"
-            } else {
-                "ask for fewer"
-            };
-            refuse(key, reason, hint);
-        }
-    };
+    let mut fits =
+        |key: &str, (one, many): (&str, &str), wanted: Option<u32>, most: Option<u32>| {
+            let wanted = u64::from(wanted.unwrap_or(0)) * sharing;
+            if let Some(most) = most.filter(|most| wanted > u64::from(*most)) {
+                let what = if wanted == 1 { one } else { many };
+                let has = if most == 0 {
+                    "none".to_owned()
+                } else {
+                    most.to_string()
+                };
+                let reason = format!("asks for {wanted} {what}, and {place} has {has}");
+                let hint = if most == 0 {
+                    "leave it out; `herd doctor` says what this machine has"
+                } else if sharing > 1 {
+                    "ask for fewer, or for fewer nodes: on one machine they share it"
+                } else {
+                    "ask for fewer"
+                };
+                refuse(key, reason, hint);
+            }
+        };
     fits(
         "resources.cpus",
-        "CPUs",
+        ("CPU", "CPUs"),
         spec.resources.cpus,
         facts.cpus_per_node,
     );
     fits(
         "resources.gpus",
-        "GPUs",
+        ("GPU", "GPUs"),
         spec.resources.gpus,
         facts.gpus_per_node,
     );
@@ -148,4 +131,33 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
         );
     }
     refused
+}
+
+/// A launcher of ranks in a job whose ranks herd starts: why not, and what to change.
+fn own_starter(spec: &JobSpec) -> Option<(String, &'static str)> {
+    let starter = starter::find(spec)?;
+    let shown = &starter.shown;
+    Some(match (spec.job_type, starter.of_mpi) {
+        (JobType::Mpi, true) => (
+            format!("has `{shown}`, which herd itself starts for `type: mpi`"),
+            "give the MPI program and its arguments alone; `nodes` and `procs_per_node` count \
+             its ranks",
+        ),
+        (JobType::Pytorch, false) => (
+            format!(
+                "`{shown}` starts ranks, and so does herd with `launcher: herd`: each of herd's \
+                 ranks would train on its own"
+            ),
+            "set `launcher: user`, which starts it once on each node, or give the training \
+             program alone, `run: python train.py`",
+        ),
+        (_, true) => (
+            format!("`{shown}` starts MPI ranks, and each rank that herd starts would do so"),
+            "set `type: mpi` and give the MPI program and its arguments alone",
+        ),
+        (_, false) => (
+            format!("`{shown}` starts torch's ranks, and each of the MPI ranks would do so"),
+            "set `type: pytorch` and `launcher: user`",
+        ),
+    })
 }

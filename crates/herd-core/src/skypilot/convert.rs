@@ -20,6 +20,7 @@ pub fn from_document(
 ) -> Result<Task, Diagnostics> {
     let mut converter = Converter {
         given,
+        mark: super::mark_of(&document.root),
         reader: Reader {
             faults: document.faults.clone(),
         },
@@ -45,6 +46,8 @@ pub fn from_document(
 
 struct Converter<'g> {
     given: &'g BTreeSet<String>,
+    /// The key that shows the file to be a task.
+    mark: Option<String>,
     reader: Reader,
     notes: Vec<Note>,
     mounts: Vec<Mount>,
@@ -139,8 +142,8 @@ impl Converter<'_> {
                 }
                 None => {
                     let refusal = Refusal::new("unknown key of a SkyPilot task");
-                    let refusal = match nearest(&entry.key, table.iter().map(|(name, _)| *name)) {
-                        Some(name) => refusal.with_hint(format!("did you mean `{name}`?")),
+                    let refusal = match self.advice(path, &entry.key, table) {
+                        Some(hint) => refusal.with_hint(hint),
                         None => refusal,
                     };
                     self.reader.key_fault(entry, &key, refusal);
@@ -148,6 +151,24 @@ impl Converter<'_> {
             }
         }
         true
+    }
+
+    /// What to say about an unknown key.
+    fn advice(&self, path: &str, key: &str, table: &[(&str, Fate)]) -> Option<String> {
+        match (path, key) {
+            ("resources", "gpus" | "gpu" | "gpu_type" | "accelerator") => {
+                return Some("write `accelerators: H100:8`".to_owned());
+            }
+            ("resources", "mem") => return Some("did you mean `memory`?".to_owned()),
+            _ => {}
+        }
+        if let Some(name) = nearest(key, table.iter().map(|(name, _)| *name)) {
+            return Some(format!("did you mean `{name}`?"));
+        }
+        let mark = self.mark.as_ref()?;
+        Some(format!(
+            "the file is read as a SkyPilot task because of `{mark}`"
+        ))
     }
 
     fn workdir(&mut self, node: &Node) -> Option<String> {

@@ -97,7 +97,7 @@ pub(super) const RESOURCES: &[(&str, Fate)] = &[
         "image_id",
         Refused(
             "a SkyPilot image cannot be used",
-            "write `image` in a job file instead",
+            "remove it; this release runs no containers, so install what the job needs in `setup`",
         ),
     ),
     (

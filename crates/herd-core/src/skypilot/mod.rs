@@ -6,6 +6,7 @@
 
 mod convert;
 mod fates;
+mod places;
 mod resources;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,7 @@ use crate::text::visible;
 use crate::yaml::{self, Node};
 pub use convert::from_document;
 use fates::Fate;
+pub use places::Places;
 
 /// Something that was not carried over and changes no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,8 +40,8 @@ impl fmt::Display for Note {
         let path: String = self.path.chars().map(visible).collect();
         write!(
             f,
-            "line {}: {path} is ignored: {}",
-            self.position.line, self.text
+            "{}:{}: {path} is ignored: {}",
+            self.position.line, self.position.column, self.text
         )
     }
 }
@@ -69,6 +71,11 @@ pub struct Mount {
 
 /// Whether the tree is a SkyPilot task rather than a job file with a slip.
 pub fn looks_like_skypilot(root: &Node) -> bool {
+    mark_of(root).is_some()
+}
+
+/// The key that only a SkyPilot task has, where the tree is one.
+fn mark_of(root: &Node) -> Option<String> {
     const TASK_ONLY: &[&str] = &["num_nodes", "envs", "file_mounts", "service"];
     const RESOURCES_ONLY: &[&str] = &[
         "accelerators",
@@ -83,14 +90,12 @@ pub fn looks_like_skypilot(root: &Node) -> bool {
         "zone",
         "ports",
     ];
-    let Some(entries) = root.mapping() else {
-        return false;
-    };
+    let entries = root.mapping()?;
     let known = |table: &[(&str, Fate)], key: &str| table.iter().any(|(name, _)| *name == key);
     let ours_alone =
         |key: &str| keys::JOB.iter().any(|known| known.name == key) && !known(fates::TASK, key);
     if entries.iter().any(|entry| ours_alone(&entry.key)) {
-        return false;
+        return None;
     }
     let resources = root.get("resources");
     // `4+`: at least so many, which no job file says.
@@ -100,12 +105,17 @@ pub fn looks_like_skypilot(root: &Node) -> bool {
             .and_then(Node::scalar);
         value.is_some_and(|scalar| scalar.text.trim_end().ends_with('+'))
     };
-    entries
+    let mut tops = entries.iter().map(|entry| entry.key.as_str());
+    if let Some(key) = tops.find(|key| TASK_ONLY.contains(key)) {
+        return Some(key.to_owned());
+    }
+    let has = |key: &str| resources.is_some_and(|node| node.get(key).is_some());
+    RESOURCES_ONLY
         .iter()
-        .any(|entry| TASK_ONLY.contains(&entry.key.as_str()))
-        || resources.is_some_and(|node| RESOURCES_ONLY.iter().any(|key| node.get(key).is_some()))
-        || at_least("cpus")
-        || at_least("memory")
+        .copied()
+        .find(|key| has(key))
+        .or_else(|| ["cpus", "memory"].into_iter().find(|key| at_least(key)))
+        .map(|key| jobfile::join("resources", key))
 }
 
 /// Reads a SkyPilot task file. `file_name` stands in the messages.

@@ -55,7 +55,7 @@ fn carries_over_what_says_the_same() {
     let shown = notes[0].to_string();
     assert_eq!(
         shown,
-        "line 5: resources.cloud is ignored: herd provisions no machines"
+        "5:3: resources.cloud is ignored: herd provisions no machines"
     );
 }
 
@@ -161,4 +161,31 @@ fn alternatives_among_clouds_alone_change_no_result() {
     let task = converted("run: a\nresources: {any_of: [{infra: aws}, {cloud: gcp, region: x}]}");
     assert_eq!(task.notes.len(), 1);
     assert_eq!(task.notes[0].path, "resources.any_of");
+}
+
+#[test]
+fn an_unknown_key_says_what_the_file_was_taken_for() {
+    for (text, hint) in [
+        ("num_nodes: 1\nrun: a\nfoo: 1", "because of `num_nodes`"),
+        (
+            "resources: {cpus: 4+, foo: 1}\nrun: a",
+            "because of `resources.cpus`",
+        ),
+        (
+            "num_nodes: 1\nrun: a\nresources: {gpus: 1}",
+            "`accelerators: H100:8`",
+        ),
+        (
+            "num_nodes: 1\nrun: a\nresources: {mem: 1}",
+            "did you mean `memory`?",
+        ),
+    ] {
+        let error = convert(text.as_bytes(), "task.yaml", &BTreeSet::new()).unwrap_err();
+        let fault = error.iter().next().unwrap();
+        assert_eq!(fault.message, "unknown key of a SkyPilot task");
+        assert!(
+            fault.hint.as_ref().is_some_and(|said| said.contains(hint)),
+            "{error}"
+        );
+    }
 }

@@ -4,8 +4,8 @@ use herd_core::exit;
 use herd_core::result::{AttemptEnd, Failure, JobResult};
 use herd_core::state::{AttemptState, JobState};
 
-use super::count_tasks;
 use super::seen::read_seen;
+use super::tasks::overview;
 use crate::attempt::AttemptDir;
 use crate::driver::{DriverInfo, Liveness};
 use crate::error::JobDirError;
@@ -57,7 +57,7 @@ pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDi
         exit_code: end.exit_code,
         attempts: attempt.number(),
         ended_ms: end.ended_ms,
-        tasks: count_tasks(job, true)?,
+        tasks: overview(job, true, true)?.map(|overview| overview.counts),
     };
     once(job.write_result(&result, Durability::Machine))?;
     job.delete_secrets()?;

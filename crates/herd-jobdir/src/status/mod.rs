@@ -6,6 +6,7 @@
 mod facts;
 mod lost;
 mod seen;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use crate::job::JobDir;
 use crate::tasks::count;
 use facts::Facts;
 pub use lost::{finish_lost, is_over};
+pub use tasks::{TaskOverview, task_overview};
 
 /// The state shown for an attempt whose driver died without a word.
 pub const DRIVER_LOST: &str = "DRIVER LOST";

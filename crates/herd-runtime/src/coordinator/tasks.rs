@@ -75,7 +75,7 @@ impl Coordinator {
         }
     }
 
-    /// The failure of the task that failed first, with its index as rank.
+    /// The failure of the task that failed first.
     pub(super) fn failed_task(&self) -> Option<Failure> {
         Some(self.array.as_ref()?.first_failure()?.failure())
     }

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use herd_core::event::Event;
 use herd_core::plan::Plan;
-use herd_core::result::AttemptEnd;
+use herd_core::result::{AttemptEnd, Failure};
 use herd_core::spec::JobType;
+use herd_jobdir::job::task_log_in;
 use herd_jobdir::{
     AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
 };
@@ -32,6 +33,7 @@ use crate::guard;
 use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
 use crate::merge::Merger;
+use crate::rank_files::last_lines;
 use crate::ray;
 use crate::records::Records;
 use crate::session::relay::Relay;
@@ -276,8 +278,19 @@ impl Driver {
                         self.records.note(pushed);
                     }
                 }
-                Action::Finish(end) => self.end = Some(*end),
+                Action::Finish(mut end) => {
+                    self.show_task(&mut end);
+                    self.end = Some(*end);
+                }
             }
+        }
+    }
+
+    /// Adds what the task that failed first wrote last: its log is here, the coordinator has none.
+    fn show_task(&self, end: &mut AttemptEnd) {
+        if let Some(Failure::TaskFailed(task)) = &mut end.failure {
+            let log = task_log_in(&self.tasks_dir, task.result.index);
+            task.last_lines = last_lines(&log);
         }
     }
 

@@ -3,6 +3,7 @@
 //! Nothing here acts or reads a file. Values are taken as text where the job's faults are to be
 //! listed together (`job_input` judges them); clap refuses only what no job could mean.
 
+pub(crate) mod advice;
 pub(crate) mod job;
 pub(crate) mod machine;
 pub(crate) mod query;

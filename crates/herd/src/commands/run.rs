@@ -61,7 +61,9 @@ pub(super) fn say(input: &JobInput, printer: &mut Printer) {
 
 /// Prints the report after a run; the exit code.
 pub(super) fn report(job: &Job, result: &JobResult, printer: &mut Printer) -> u8 {
-    let context = job.report_context(printer.err_color());
+    let mut context = job.report_context(printer.err_color());
+    // The report says what it can.
+    context.tasks = job.tasks().unwrap_or_default();
     let end = job.last_end();
     printer.report(&report::after_run(result, end.as_ref(), &context));
     result.exit_code

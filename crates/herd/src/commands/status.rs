@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use herd_core::result::{Failure, TaskCounts};
+use herd_core::result::Failure;
 use herd_core::sentence;
 use herd_core::state::AttemptState;
-use herd_jobdir::status::{NodeStatus, RankStatus};
+use herd_jobdir::status::{NodeStatus, RankStatus, TaskOverview};
 use serde::Serialize;
 
 use super::Outcome;
@@ -27,7 +27,7 @@ struct Detail<'a> {
     #[serde(flatten)]
     job: JobRow,
     failure: Option<&'a Failure>,
-    tasks: Option<TaskCounts>,
+    tasks: Option<TaskOverview>,
     attempts: Vec<Attempt>,
     node_list: &'a [NodeStatus],
     rank_list: &'a [RankStatus],
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
     let detail = Detail {
         job: job.row(),
         failure: job.status.failure.as_ref(),
-        tasks: job.status.tasks,
+        tasks: job.tasks()?,
         attempts: attempts(&job, &context)?,
         node_list: &job.status.nodes,
         rank_list: &job.status.ranks,
@@ -129,19 +129,19 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
     if let Some(code) = job.exit_code {
         field("Exit code", &code.to_string());
     }
-    if let Some(tasks) = detail.tasks {
-        let TaskCounts {
-            total,
-            succeeded,
-            failed,
-            retrying,
-        } = tasks;
-        let again = match retrying {
-            0 => String::new(),
-            _ => format!(", {retrying} failed and to run again"),
-        };
-        let text = format!("{succeeded} succeeded, {failed} failed{again}, of {total}");
-        field("Tasks", &text);
+    if let Some(tasks) = &detail.tasks {
+        field("Tasks", &task_counts(tasks));
+        for (name, list) in [
+            ("Failed", &tasks.failed_tasks),
+            ("Stopped", &tasks.stopped_tasks),
+            ("Unstarted", &tasks.not_started_tasks),
+        ] {
+            match list.as_ref().map(report::task_list) {
+                Some(Ok(list)) => field(name, &list),
+                Some(Err(list)) => field(name, &format!("{list} (-o json has all)")),
+                None => {}
+            }
+        }
     }
     field("Log", &detail.log);
     for warning in detail.warnings {
@@ -172,6 +172,26 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
         }
     }
     out
+}
+
+/// How many tasks stand where.
+fn task_counts(tasks: &TaskOverview) -> String {
+    let counts = tasks.counts;
+    let others = [
+        (tasks.running, "running"),
+        (counts.retrying, "failed and to run again"),
+        (counts.stopped, "stopped"),
+        (tasks.not_started, "not started"),
+    ];
+    let others: String = others
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!(", {number} {what}"))
+        .collect();
+    format!(
+        "{} succeeded, {} failed{others}, of {}",
+        counts.succeeded, counts.failed, counts.total
+    )
 }
 
 fn attempt_table(attempts: &[Attempt]) -> Table {

@@ -6,6 +6,8 @@ pub(crate) mod backend;
 pub(crate) mod env_file;
 pub(crate) mod flags;
 pub(crate) mod mounts;
+mod origin;
+pub(crate) mod program;
 pub(crate) mod secrets;
 pub(crate) mod source;
 pub(crate) mod written;
@@ -83,7 +85,7 @@ pub(crate) fn read_in(
     let mut spec = JobSpec::default();
     let mut base = around.cwd.clone();
     let mut file_name = None;
-    let mut original = None;
+    let mut original: Option<Vec<u8>> = None;
     let mut mounts = Vec::new();
     let mut readable = true;
     let from_files = env_files(args, around, &mut faults);
@@ -114,8 +116,9 @@ pub(crate) fn read_in(
     }
     spec.env.extend(from_files);
     flags::apply(args, &mut spec, &mut faults);
-    workdir(args, around, &base, &mut spec, &mut faults);
-    mounts::check(&mounts, &spec, around, &mut faults);
+    if workdir(args, around, &base, &mut spec, &mut faults) {
+        mounts::check(&mounts, &spec, around, &mut faults);
+    }
     let facts = backend::Facts {
         has_sbatch: on_path("sbatch", around.variable),
         allocation: (around.variable)("SLURM_JOB_ID").and_then(|id| id.into_string().ok()),
@@ -156,8 +159,11 @@ pub(crate) fn read_in(
         );
     }
     if file_faults.is_some() || !faults.is_empty() {
+        let (name, bytes) = (&input.file_name, &input.original);
+        let name = name.as_deref().unwrap_or(source::STDIN);
+        let placed = origin::place(args, bytes.as_deref(), name, &mut faults);
         return Err(ExpectedError::Faults {
-            file: file_faults,
+            file: file_faults.or(placed),
             faults,
         });
     }
@@ -206,7 +212,7 @@ impl JobInput {
 }
 
 fn refusal(refused: &Unsupported) -> Fault {
-    Fault::new(refused.to_string()).hint(format!("{}: {}", refused.key, refused.hint))
+    Fault::of(&refused.key, &refused.reason).hint(&refused.hint)
 }
 
 /// Values of the variables that `env_from` names; one that is not set is left out.
@@ -221,7 +227,7 @@ fn passed_on(
             Some(Ok(value)) => {
                 found.insert(name.clone(), value);
             }
-            Some(Err(_)) => faults.push(Fault::new(format!("env_from: {name} is not UTF-8"))),
+            Some(Err(_)) => faults.push(Fault::of("env_from", format!("{name} is not UTF-8"))),
             None => {}
         }
     }
@@ -260,30 +266,55 @@ fn env_files(
     env
 }
 
-/// Makes the working directory absolute: the flag's from here, the file's from the file.
+/// Makes the working directory absolute: the flag's from here, the file's from the file. False where
+/// there is none.
 fn workdir(
     args: &JobArgs,
     around: &Surroundings<'_>,
     base: &Path,
     spec: &mut JobSpec,
     faults: &mut Vec<Fault>,
-) {
-    let (path, origin) = match (&args.workdir, &spec.workdir) {
-        (Some(path), _) => (around.cwd.join(path), "--workdir"),
-        (None, Some(path)) => (base.join(home_relative(path, around)), "workdir"),
-        (None, None) => (around.cwd.clone(), "current directory"),
+) -> bool {
+    let (given, path, origin) = match (&args.workdir, &spec.workdir) {
+        (Some(path), _) => (
+            path.display().to_string(),
+            around.cwd.join(path),
+            Fault::new("--workdir: "),
+        ),
+        (None, Some(path)) => (
+            path.clone(),
+            base.join(home_relative(path, around)),
+            Fault::of("workdir", ""),
+        ),
+        (None, None) => (
+            String::new(),
+            around.cwd.clone(),
+            Fault::new("current directory: "),
+        ),
     };
     let shown = path.display();
-    match std::fs::canonicalize(&path) {
-        Ok(real) if !real.is_dir() => {
-            faults.push(Fault::new(format!("{origin}: {shown} is not a directory")));
+    let real = std::fs::canonicalize(&path);
+    let problem = match real.map(|real| (real.is_dir(), real.into_os_string().into_string())) {
+        Ok((true, Ok(text))) => {
+            spec.workdir = Some(text);
+            return true;
         }
-        Ok(real) => match real.into_os_string().into_string() {
-            Ok(text) => spec.workdir = Some(text),
-            Err(_) => faults.push(Fault::new(format!("{origin}: {shown} is not UTF-8"))),
-        },
-        Err(error) => faults.push(Fault::new(format!("{origin}: cannot use {shown}: {error}"))),
-    }
+        Ok((false, _)) => format!("{shown} is not a directory"),
+        Ok((true, Err(_))) => format!("{shown} is not UTF-8"),
+        Err(error) => format!("cannot use {shown}: {error}"),
+    };
+    let mut fault = origin;
+    fault.text.push_str(&problem);
+    faults.push(match given.chars().next() {
+        Some('~') if args.workdir.is_some() => {
+            fault.hint("herd expands no `~`; a shell does, where it is not quoted")
+        }
+        _ if given.contains('$') => {
+            fault.hint("variables are not expanded here: write the whole path")
+        }
+        _ => fault,
+    });
+    false
 }
 
 /// `~` and `~/x` as a shell would read them.

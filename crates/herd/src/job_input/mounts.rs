@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use herd_core::skypilot::Mount;
 use herd_core::spec::JobSpec;
-use herd_core::text::quoted;
 
 use super::{Surroundings, home_relative};
 use crate::error::Fault;
+use crate::text::shell_word;
 
 /// Refuses every mount that is not in place, with the command that puts it there.
 pub(crate) fn check(
@@ -31,45 +31,38 @@ pub(crate) fn check(
 }
 
 fn problem(mount: &Mount, source: &PathBuf, target: &Path) -> Option<Fault> {
-    let key = format!(
-        "line {}: file_mounts.{}",
-        mount.position.line,
-        quoted(&mount.target)
-    );
+    let key = format!("file_mounts.{}", mount.target);
     let real = match fs::canonicalize(source) {
         Ok(real) => real,
         Err(error) => {
-            let text = format!("{key}: cannot use {}: {error}", source.display());
-            return Some(Fault::new(text));
+            let text = format!("cannot use {}: {error}", source.display());
+            return Some(Fault::of(key, text));
         }
     };
     match fs::canonicalize(target) {
         Ok(there) if there == real => None,
         Ok(_) => {
             let text = format!(
-                "{key}: {} is there already and is not {}; herd copies nothing on this machine",
+                "{} is there already and is not {}; herd copies nothing on this machine",
                 target.display(),
                 real.display()
             );
-            Some(Fault::new(text).hint("name the path itself in the command, and remove the mount"))
+            Some(
+                Fault::of(key, text)
+                    .hint("name the path itself in the command, and remove the mount"),
+            )
         }
         Err(_) => {
             let text = format!(
-                "{key}: {} is not there; herd copies nothing on this machine",
+                "{} is not there; herd copies nothing on this machine",
                 target.display()
             );
             let link = format!("ln -s {} {}", shell(&real), shell(target));
-            Some(Fault::new(text).hint(format!("`{link}` puts it there")))
+            Some(Fault::of(key, text).hint(format!("`{link}` puts it there")))
         }
     }
 }
 
-/// A path as a shell's word.
 fn shell(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if text.chars().all(plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
+    shell_word(&path.display().to_string())
 }

@@ -88,12 +88,12 @@ pub(crate) fn read(
         };
         match value {
             Ok(value) if value.contains('\0') => {
-                faults.push(Fault::new(format!("secret {name}: contains a NUL byte")));
+                faults.push(Fault::of(format!("secrets.{name}"), "contains a NUL byte"));
             }
             Ok(value) => {
                 values.insert(name.clone(), value);
             }
-            Err(problem) => faults.push(Fault::new(format!("secret {name}: {problem}"))),
+            Err(problem) => faults.push(Fault::of(format!("secrets.{name}"), problem)),
         }
     }
     Secrets(values)

@@ -9,11 +9,14 @@ use herd_core::diagnostic::Diagnostics;
 use herd_core::skypilot::{self, Input, Mount};
 use herd_core::spec::JobSpec;
 
-use super::Surroundings;
+use super::{Surroundings, program};
 use crate::error::Fault;
 
 /// More than this is no job file; the parser refuses what it is given beyond its own limit.
 const MAX_BYTES: u64 = 4 << 20;
+
+/// What standard input is called in messages.
+pub(super) const STDIN: &str = "standard input";
 
 /// A job file that was read.
 #[derive(Debug)]
@@ -51,7 +54,7 @@ pub(crate) fn read(
         let bytes = bounded(&mut *around.stdin, MAX_BYTES).map_err(|problem| {
             Refused::Unreadable(Fault::new(format!("standard input: {problem}")))
         })?;
-        (bytes, "standard input".to_owned(), around.cwd.clone())
+        (bytes, STDIN.to_owned(), around.cwd.clone())
     } else {
         let full = around.cwd.join(path);
         let name = path.display().to_string();
@@ -60,6 +63,9 @@ pub(crate) fn read(
                 "to run a program rather than a job file: herd run -- {name}"
             )))
         })?;
+        if let Some(fault) = program::refuse(path, &full, &bytes) {
+            return Err(Refused::Unreadable(fault));
+        }
         let base = full
             .parent()
             .map_or_else(|| around.cwd.clone(), Path::to_path_buf);

@@ -7,7 +7,7 @@ use std::path::Path;
 use herd_core::result::AttemptEnd;
 use herd_core::spec::{After, JobType};
 use herd_core::units::Span;
-use herd_jobdir::status::DRIVER_LOST;
+use herd_jobdir::status::{DRIVER_LOST, TaskOverview};
 use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
 
 use crate::error::{ExpectedError, Fault};
@@ -48,7 +48,7 @@ pub(crate) fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, 
                 job: id.to_string(),
                 when: wanted.when,
             }),
-            Err(error) => faults.push(Fault::new(format!("after: {error}"))),
+            Err(error) => faults.push(Fault::of("after", error.to_string())),
         }
     }
     if faults.is_empty() {
@@ -178,9 +178,19 @@ impl Job {
             started_ms: status.brief.started_ms.or(created).unwrap_or(0),
             nodes: names,
             log: self.log_path(),
+            tasks: None,
             width: width(),
             color,
         }
+    }
+
+    /// Where the tasks of an array stand, and which did not succeed.
+    pub(crate) fn tasks(&self) -> Result<Option<TaskOverview>, ExpectedError> {
+        if self.status.tasks.is_none() {
+            return Ok(None);
+        }
+        herd_jobdir::status::task_overview(&self.dir)
+            .map_err(|error| ExpectedError::failed("read what became of the tasks", error))
     }
 
     /// Path of the merged log.

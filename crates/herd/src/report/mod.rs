@@ -2,8 +2,10 @@
 //!
 //! Pure functions over results; they read no file and write nothing.
 
-use herd_core::result::{AttemptEnd, Failure, JobResult, RankResult};
+use herd_core::result::{AttemptEnd, Failure, JobResult, RankResult, TaskCounts};
 use herd_core::sentence;
+use herd_core::spec::Array;
+use herd_jobdir::status::TaskOverview;
 
 use crate::error::count;
 use crate::printer::table::state_color;
@@ -15,6 +17,11 @@ const MAX_LINES: usize = 20;
 const MAX_TRACEBACK: usize = 40;
 /// Most other ranks that get a line of their own.
 const MAX_OTHERS: usize = 16;
+
+/// Most characters of a list of tasks shown to people.
+const MAX_TASK_LIST: usize = 400;
+/// Said where nothing can be shown of a rank: of its streams only stderr is.
+const NO_STDERR: &str = "it wrote nothing to stderr";
 
 /// What the report needs to know besides the result.
 #[derive(Clone, Debug)]
@@ -29,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) nodes: Vec<String>,
     /// Path of the merged log.
     pub(crate) log: String,
+    /// The tasks of an array.
+    pub(crate) tasks: Option<TaskOverview>,
     /// Columns of the terminal.
     pub(crate) width: usize,
     /// Whether to colour.
@@ -53,6 +62,9 @@ pub(crate) fn after_run(result: &JobResult, end: Option<&AttemptEnd>, context: &
         if let Some(end) = end {
             other_ranks(&mut lines, first_rank(failure), &end.ranks, context);
         }
+    }
+    if let Some(tasks) = &context.tasks {
+        failed_tasks(&mut lines, tasks, context);
     }
     if let Some(rejection) = &result.rejection {
         lines.push(format!(
@@ -83,7 +95,21 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
         String::new()
     };
     let tasks = result.tasks.map_or_else(String::new, |tasks| {
-        format!(", {} of {} tasks succeeded", tasks.succeeded, tasks.total)
+        let begun = tasks.succeeded + tasks.failed + tasks.stopped;
+        let others = [
+            (tasks.failed, "failed"),
+            (tasks.stopped, "stopped"),
+            (tasks.total.saturating_sub(begun), "not started"),
+        ];
+        let others: String = others
+            .into_iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, what)| format!(", {number} {what}"))
+            .collect();
+        let TaskCounts {
+            succeeded, total, ..
+        } = tasks;
+        format!(", {succeeded} of {total} tasks succeeded{others}")
     });
     format!(
         "herd: {} ({}) {state} after {took}{attempts}{tasks}, exit code {}, log {}",
@@ -103,6 +129,7 @@ fn first_rank(failure: &Failure) -> Option<&RankResult> {
     match failure {
         Failure::RankFailed(rank) | Failure::OutOfMemory(rank) => Some(rank),
         Failure::SetupFailed { .. }
+        | Failure::TaskFailed(_)
         | Failure::NodeLost { .. }
         | Failure::DriverLost { .. }
         | Failure::TimeLimit { .. } => None,
@@ -117,6 +144,13 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
         Failure::RankFailed(rank) if rank.start_error.is_some() => {
             lines.push(format!("herd: {title}"));
         }
+        Failure::TaskFailed(task) if task.result.start_error.is_some() => {
+            lines.push(format!("herd: {title}"));
+        }
+        Failure::TaskFailed(task) => {
+            let sections = [("last lines", tail(&task.last_lines, MAX_LINES))];
+            framed(lines, &title, &sections, "it wrote nothing", context);
+        }
         Failure::RankFailed(rank) | Failure::OutOfMemory(rank) => {
             let mut sections = vec![("last lines", tail(&rank.last_lines, MAX_LINES))];
             if let Some(error) = &rank.error {
@@ -127,7 +161,7 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
                     sections.push(("traceback", tail(&traceback, MAX_TRACEBACK)));
                 }
             }
-            framed(lines, &title, &sections, context);
+            framed(lines, &title, &sections, NO_STDERR, context);
         }
         // A daemon of the job that was the node's loss has written something.
         Failure::NodeLost { last_lines, .. } if last_lines.is_empty() => {
@@ -138,6 +172,7 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
                 lines,
                 &title,
                 &[("last lines", tail(last_lines, MAX_LINES))],
+                "it wrote nothing",
                 context,
             );
         }
@@ -176,6 +211,7 @@ fn framed(
     lines: &mut Vec<String>,
     title: &str,
     sections: &[(&str, Vec<String>)],
+    empty: &str,
     context: &Context,
 ) {
     let (red, dim, reset) = if context.color {
@@ -202,9 +238,7 @@ fn framed(
         }
     }
     if shown.is_empty() {
-        lines.push(format!(
-            "{red}│{reset} {dim}(it wrote nothing to stderr){reset}"
-        ));
+        lines.push(format!("{red}│{reset} {dim}({empty}){reset}"));
     }
     lines.push(format!(
         "{red}└{}{reset}",
@@ -257,6 +291,32 @@ fn other_ranks(
     }
 }
 
+/// The tasks that failed, in the form in which a job file runs them again.
+fn failed_tasks(lines: &mut Vec<String>, tasks: &TaskOverview, context: &Context) {
+    let Some(failed) = &tasks.failed_tasks else {
+        return;
+    };
+    let number = count(failed.indices.len(), "task");
+    lines.push(match task_list(failed) {
+        Ok(list) => format!("  {number} failed; to run them again: `array: {list}`"),
+        Err(list) => format!(
+            "  {number} failed: {list} (`herd status {} -o json` has all)",
+            context.short
+        ),
+    });
+}
+
+/// Indices as a job file takes them; as an error, where there are too many to show, the first ones.
+pub(crate) fn task_list(array: &Array) -> Result<String, String> {
+    let list = array.to_string();
+    if list.len() <= MAX_TASK_LIST {
+        return Ok(list);
+    }
+    let shown = list.get(..MAX_TASK_LIST).unwrap_or_default();
+    let shown = shown.rsplit_once(',').map_or(shown, |(whole, _)| whole);
+    Err(format!("{shown},…"))
+}
+
 fn next_commands(result: &JobResult, context: &Context) -> Vec<String> {
     let short = &context.short;
     if result.rejection.is_some() || result.exit_code == 0 {
@@ -265,6 +325,14 @@ fn next_commands(result: &JobResult, context: &Context) -> Vec<String> {
     match &result.failure {
         Some(Failure::RankFailed(rank)) if rank.start_error.is_some() => {
             vec![format!("herd status {short}")]
+        }
+        Some(Failure::TaskFailed(task)) => {
+            let mut commands = vec![format!("herd status {short}")];
+            if task.result.start_error.is_none() {
+                let index = task.result.index;
+                commands.insert(0, format!("herd logs {short} --task {index}"));
+            }
+            commands
         }
         Some(Failure::RankFailed(rank) | Failure::OutOfMemory(rank)) => {
             vec![

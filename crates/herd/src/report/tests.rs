@@ -13,6 +13,7 @@ fn context() -> Context {
         started_ms: 1_000,
         nodes: vec!["node0".to_owned(), "node1".to_owned()],
         log: "/home/me/run.log".to_owned(),
+        tasks: None,
         width: 60,
         color: false,
     }
@@ -183,8 +184,9 @@ fn arrays_and_refusals_say_so() {
     result.tasks = Some(TaskCounts {
         total: 10,
         succeeded: 7,
-        failed: 3,
+        failed: 2,
         retrying: 0,
+        stopped: 1,
     });
     result.attempts = 2;
     let text = summary(&result, &context());

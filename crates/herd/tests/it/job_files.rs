@@ -224,3 +224,85 @@ fn a_skypilot_task_is_recognised_and_what_is_ignored_is_named() {
     );
     assert!(answer.err.contains("cloud"), "{}", answer.err);
 }
+
+#[test]
+fn a_program_is_not_read_as_a_job_file() {
+    let bench = Bench::new();
+    bench.file("train.py", b"import os\nprint(os.environ['HERD_RANK'])\n");
+    let answer = refused(&bench, &["run", "-N", "2", "train.py"]);
+    assert_eq!(
+        answer.err,
+        "error: nothing was started: 1 fault\n  train.py: is a program, not a job file\n\
+         hint: `herd run -- python3 train.py` runs it\n"
+    );
+}
+
+#[test]
+fn i13_a_refusal_names_the_flag_or_the_line_and_what_to_do() {
+    let bench = Bench::new();
+    let flag = refused(&bench, &["run", "--gpus", "1000", "--", "true"]);
+    for part in [
+        "  --gpus `1000`: asks for 1000 GPUs, and local has ",
+        "hint: ",
+    ] {
+        assert!(flag.err.contains(part), "{part}: {}", flag.err);
+    }
+    bench.file(
+        "job.yaml",
+        b"nodes: 1\nresources:\n  gpus: 1000\nrun: 'true'\n",
+    );
+    let file = refused(&bench, &["run", "job.yaml"]);
+    let place = "\njob.yaml:3:9: resources.gpus: asks for 1000 GPUs";
+    assert!(file.err.contains(place), "{}", file.err);
+    assert!(file.err.contains("3 |   gpus: 1000\n"), "{}", file.err);
+    let over = refused(&bench, &["run", "job.yaml", "--gpus", "2000"]);
+    assert!(
+        over.err.contains("--gpus `2000`: asks for 2000"),
+        "{}",
+        over.err
+    );
+    bench.file(
+        "sky.yaml",
+        b"num_nodes: 1\nresources: {accelerators: 'X:1000', cloud: aws}\nsecrets: {NO_SUCH: null}\nrun: a\n",
+    );
+    let task = refused(&bench, &["run", "sky.yaml"]);
+    for place in [
+        "sky.yaml:2:27: resources.accelerators: asks",
+        "sky.yaml:3:20: secrets.NO_SUCH: the variable",
+    ] {
+        assert!(task.err.contains(place), "{place}: {}", task.err);
+    }
+}
+
+#[test]
+fn a_directory_that_no_shell_expanded_is_explained() {
+    let bench = Bench::new();
+    for (dir, hint) in [
+        ("~/proj", "no `~`"),
+        ("$HOME/proj", "variables are not expanded"),
+    ] {
+        let answer = refused(&bench, &["run", "--workdir", dir, "--", "true"]);
+        assert!(answer.err.contains(hint), "{}", answer.err);
+        bench.file("job.yaml", format!("workdir: {dir}x\nrun: a\n").as_bytes());
+        let answer = refused(&bench, &["run", "job.yaml"]);
+        assert!(
+            answer.err.contains("job.yaml:1:10: workdir: "),
+            "{}",
+            answer.err
+        );
+        assert!(answer.err.contains("hint: "), "{}", answer.err);
+    }
+}
+
+#[test]
+fn a_variable_of_env_from_that_is_not_set_is_said_by_run() {
+    let bench = Bench::new();
+    bench.file("job.yaml", b"env_from: [NO_SUCH]\nrun: 'true'\n");
+    let answer = bench.ask(&["run", "job.yaml"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(
+        answer.err.contains("env_from: NO_SUCH is not set"),
+        "{}",
+        answer.err
+    );
+}

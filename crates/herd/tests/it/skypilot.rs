@@ -108,3 +108,46 @@ fn a_task_does_what_its_author_expects() {
         assert_eq!(text.matches(line).count(), 2, "{line}: {text}");
     }
 }
+
+#[test]
+fn a_task_without_its_directory_has_one_fault_and_warnings_name_their_place() {
+    let bench = bench();
+    bench.file(
+        "tasks/task.yaml",
+        b"num_nodes: 1\nresources: {cloud: aws}\nworkdir: nowhere\nfile_mounts: {./data: shared}\nrun: a\n",
+    );
+    let answer = bench.ask(&["run", "tasks/task.yaml"]);
+    assert_eq!(answer.code, 2);
+    for part in ["1 fault\n", "tasks/task.yaml:3:10: workdir: cannot use"] {
+        assert!(answer.err.contains(part), "{part}: {}", answer.err);
+    }
+    bench.file(
+        "tasks/task.yaml",
+        b"num_nodes: 1\nresources: {cloud: aws}\nrun: 'true'\n",
+    );
+    let answer = bench.ask(&["render", "tasks/task.yaml"]);
+    let warning = "warning: tasks/task.yaml:2:13: resources.cloud is ignored";
+    assert!(answer.err.contains(warning), "{}", answer.err);
+    bench.file(
+        "tasks/task.yaml",
+        b"num_nodes: 1\nfile_mounts: {./data: nowhere}\nrun: a\n",
+    );
+    let answer = bench.ask(&["run", "tasks/task.yaml"]);
+    assert!(
+        answer
+            .err
+            .contains("tasks/task.yaml:2:23: file_mounts../data: cannot use"),
+        "{}",
+        answer.err
+    );
+    bench.file(
+        "tasks/task.yaml",
+        b"num_nodes: 1\nresources: {image_id: 'docker:x'}\nrun: a\n",
+    );
+    let answer = bench.ask(&["run", "tasks/task.yaml"]);
+    assert!(
+        !answer.err.contains("write `image`") && answer.err.contains("`setup`"),
+        "{}",
+        answer.err
+    );
+}

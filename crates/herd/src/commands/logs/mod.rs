@@ -28,6 +28,9 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     if let Some(index) = args.task {
         return task::run(args, &job, index, printer);
     }
+    if job.status.tasks.is_some() {
+        refuse_ranks(args)?;
+    }
     let filter = filter(args, &job)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
     if args.follow {
@@ -75,6 +78,30 @@ fn follow(
 
 fn unreadable(error: herd_jobdir::JobDirError) -> ExpectedError {
     ExpectedError::failed("read the job's output", error)
+}
+
+/// The tasks of an array are no ranks, and each has one log for both streams.
+fn refuse_ranks(args: &LogsArgs) -> Result<(), ExpectedError> {
+    let refused = |option, value: String, why: &str| {
+        Err(ExpectedError::BadOption {
+            option,
+            value,
+            source: format!("the job is an array: {why}").into(),
+        })
+    };
+    if let Some(rank) = &args.rank {
+        let why = "its tasks have indices; use `--task`";
+        return refused("--rank", rank.clone(), why);
+    }
+    if let Some(stream) = args.stream {
+        let name = match stream {
+            StreamArg::Stdout => "stdout",
+            StreamArg::Stderr => "stderr",
+        };
+        let why = "a task writes both streams into one log; leave `--stream` out";
+        return refused("--stream", name.to_owned(), why);
+    }
+    Ok(())
 }
 
 fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {

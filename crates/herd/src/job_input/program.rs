@@ -1,0 +1,113 @@
+//! Programs that are given where a job file belongs, told apart before they are read as YAML.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use herd_core::yaml;
+
+use crate::error::Fault;
+use crate::text::shell_word;
+
+/// Endings of job files. Some file systems mark every file as executable, so these never are
+/// programs.
+const JOB_FILES: &[&str] = &["yaml", "yml", "json"];
+
+/// Endings of programs that an interpreter runs, and the interpreter.
+const INTERPRETERS: &[(&str, &str)] = &[
+    ("py", "python3"),
+    ("sh", "bash"),
+    ("bash", "bash"),
+    ("zsh", "zsh"),
+    ("pl", "perl"),
+    ("rb", "ruby"),
+    ("R", "Rscript"),
+    ("r", "Rscript"),
+    ("jl", "julia"),
+    ("lua", "lua"),
+    ("js", "node"),
+];
+
+/// Refuses a program, with the command that runs it; `None` for what may be a job file.
+pub(super) fn refuse(given: &Path, full: &Path, bytes: &[u8]) -> Option<Fault> {
+    let ending = given.extension().and_then(|ending| ending.to_str());
+    if ending.is_some_and(|ending| JOB_FILES.contains(&ending)) {
+        return None;
+    }
+    let named = INTERPRETERS
+        .iter()
+        .find(|(other, _)| Some(*other) == ending);
+    let executable =
+        std::fs::metadata(full).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
+    let marked = bytes.starts_with(b"\x7fELF") || is_script(bytes);
+    // An executable text may still be a job file.
+    if named.is_none() && !marked && !(executable && yaml::parse(bytes).is_err()) {
+        return None;
+    }
+    let shown = given.display().to_string();
+    let word = shell_word(&shown);
+    let command = match named {
+        // The file's own first line says better which interpreter it needs.
+        Some((_, interpreter)) if !(executable && marked) => format!("{interpreter} {word}"),
+        _ if shown.contains('/') => word,
+        _ => format!("./{word}"),
+    };
+    Some(
+        Fault::new(format!("{shown}: is a program, not a job file"))
+            .hint(format!("`herd run -- {command}` runs it")),
+    )
+}
+
+/// A first line that names an interpreter. A job file may name herd there.
+fn is_script(bytes: &[u8]) -> bool {
+    let Some(line) = bytes.strip_prefix(b"#!") else {
+        return false;
+    };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or(line);
+    !line.windows(4).any(|part| part == b"herd")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(name: &str, mode: u32, content: &[u8]) -> Option<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let full = dir.path().join(name);
+        std::fs::write(&full, content).unwrap();
+        std::fs::set_permissions(&full, PermissionsExt::from_mode(mode)).unwrap();
+        refuse(Path::new(name), &full, content).and_then(|fault| fault.hint)
+    }
+
+    #[test]
+    fn programs_are_refused_with_the_command_that_runs_them() {
+        let cases: [(&str, u32, &[u8], &str); 6] = [
+            ("train.py", 0o644, b"import torch\n", "python3 train.py"),
+            ("train.py", 0o755, b"#!/usr/bin/python3.11\n", "./train.py"),
+            ("go.sh", 0o644, b"echo: hi", "bash go.sh"),
+            ("go", 0o644, b"#!/bin/sh\necho", "./go"),
+            ("a b", 0o755, b"\x7fELF\x02", "./'a b'"),
+            ("go", 0o755, b"if [ a ]; then\n: [\nfi", "./go"),
+        ];
+        for (name, mode, content, command) in cases {
+            let hint = refused(name, mode, content);
+            assert_eq!(
+                hint,
+                Some(format!("`herd run -- {command}` runs it")),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn job_files_are_left_alone() {
+        for (name, mode, content) in [
+            ("job.yaml", 0o755, "run: ["),
+            ("job.yml", 0o755, "#!/usr/bin/env -S herd run\nrun: a"),
+            ("job", 0o755, "#!/usr/bin/env -S herd run\nrun: a"),
+            ("job", 0o755, "run: a"),
+            ("job", 0o644, "run: ["),
+        ] {
+            assert_eq!(refused(name, mode, content.as_bytes()), None, "{name}");
+        }
+    }
+}
