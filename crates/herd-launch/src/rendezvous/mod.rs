@@ -379,8 +379,8 @@ impl Rendezvous {
             return Ok(());
         };
         let met = loop {
-            let trying = meet::meet(&self.settings, &self.machine, &mut self.hub);
-            let mut trying = std::pin::pin!(trying);
+            // Boxed, so that whoever waits in `join` need not hold a handshake's buffers.
+            let mut trying = Box::pin(meet::meet(&self.settings, &self.machine, &mut self.hub));
             let tried = loop {
                 tokio::select! {
                     tried = &mut trying => break tried,
