@@ -1,7 +1,7 @@
 //! Reaching the endpoint: serving it where it is this machine, connecting to it in any case. One try.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use herd_link::{Channel, Key, LinkError, Receiver, Sender};
@@ -74,15 +74,7 @@ pub(super) async fn meet(
     let (host, port) = (settings.endpoint.host.as_str(), settings.port());
     let port = port.unwrap_or_default();
     let place = settings.place();
-    let resolving = timeout(RESOLVE, lookup_host((host, port))).await;
-    let resolved = match resolving {
-        Ok(Ok(addresses)) => Ok(addresses.map(|found| found.ip()).collect::<Vec<_>>()),
-        Ok(Err(error)) => Err(format!("resolving {host}: {error}")),
-        Err(_elapsed) => Err(format!(
-            "resolving {host}: no answer within {} s",
-            RESOLVE.as_secs()
-        )),
-    };
+    let resolved = resolve(host).await;
     let known = resolved.as_deref().unwrap_or_default();
     let (key, channel) = secrets(settings).map_err(Trouble::Fatal)?;
     if hub.is_none() && serves(settings, machine, known) {
@@ -120,6 +112,19 @@ pub(super) async fn meet(
         }
     }
     Err(trouble)
+}
+
+async fn resolve(host: &str) -> Result<Vec<IpAddr>, String> {
+    if host.eq_ignore_ascii_case("localhost") {
+        // Whatever the system says of IPv6: all launchers here must mean the same address.
+        return Ok(vec![Ipv4Addr::LOCALHOST.into()]);
+    }
+    let what = match timeout(RESOLVE, lookup_host((host, 0))).await {
+        Ok(Ok(addresses)) => return Ok(addresses.map(|found| found.ip()).collect()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_elapsed) => format!("no answer within {} s", RESOLVE.as_secs()),
+    };
+    Err(format!("resolving {host}: {what}"))
 }
 
 fn explain(place: &str, error: &LinkError) -> Trouble {

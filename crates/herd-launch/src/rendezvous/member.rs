@@ -154,10 +154,6 @@ async fn converse(
         if let Err(end) = send(&mut sender, &message, lost).await {
             return end;
         }
-        if message == ToHost::Leave {
-            let _late = timeout(PROMPT, sender.close()).await;
-            return End::HostLeft;
-        }
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) enum ToHost {
     Finished {
         round: u64,
     },
-    /// I go, the others may go on.
+    /// I go, the others may go on. Answered with the last message, once the others are told.
     Leave,
     Beat,
     #[serde(other)]

@@ -165,14 +165,18 @@ impl Timeouts {
                 _ => {}
             }
         }
-        // Below a second a node that is only busy would be lost.
-        timeouts.lost = Duration::from_secs_f64((interval * attempts).clamp(1.0, LONGEST));
+        let lost = (interval * attempts).clamp(SHORTEST_LOST, LONGEST);
+        timeouts.lost = Duration::from_secs_f64(lost);
         Ok(timeouts)
     }
 }
 
 /// Ten days: longer waits are mistakes, and clocks add up safely.
 const LONGEST: f64 = 864_000.0;
+
+/// Seconds after which a node that is only busy, since it speaks each second, might be taken for
+/// lost.
+const SHORTEST_LOST: f64 = 3.0;
 
 fn number(key: &str, value: &str) -> Result<f64, RendezvousError> {
     let number = value.trim().parse::<f64>().ok();
@@ -282,8 +286,10 @@ impl Settings {
             ("local address", self.local_addr.as_ref()),
         ];
         for (name, text) in texts {
-            if text.is_some_and(|text| text.len() > MAX_TEXT || text.contains('\0')) {
-                return bad(format!("the {name} is longer than {MAX_TEXT} bytes"));
+            if text.is_some_and(|text| !is_fit(text)) {
+                return bad(format!(
+                    "the {name} is longer than {MAX_TEXT} bytes or has control characters"
+                ));
             }
         }
         match (self.backend, self.port()) {
@@ -304,6 +310,11 @@ impl Settings {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a text may be told to other nodes and put into their workers' environment.
+pub(super) fn is_fit(text: &str) -> bool {
+    text.len() <= MAX_TEXT && !text.contains(char::is_control)
 }
 
 impl fmt::Debug for Settings {
@@ -362,6 +373,9 @@ mod tests {
         assert_eq!(timeouts.last_call, Duration::from_millis(500));
         assert_eq!(timeouts.close, Duration::from_secs(3));
         assert_eq!(timeouts.lost, Duration::from_secs(8));
+        let hasty = [("keep_alive_interval", "0")];
+        let hasty = Timeouts::from_conf(Backend::C10d, hasty).unwrap();
+        assert_eq!(hasty.lost, Duration::from_secs(3));
         let of = |backend, conf: &[(&'static str, &'static str)]| {
             Timeouts::from_conf(backend, conf.iter().copied()).map(|timeouts| timeouts.join)
         };
@@ -385,12 +399,13 @@ mod tests {
             ..Settings::new(1)
         };
         good().check().unwrap();
-        let changes: [fn(&mut Settings); 7] = [
+        let changes: [fn(&mut Settings); 8] = [
             |settings| settings.endpoint.port = None,
             |settings| settings.node_rank = 2,
             |settings| settings.min_nodes = 3,
             |settings| settings.local_size = 0,
             |settings| settings.id = "x".repeat(600),
+            |settings| settings.local_addr = Some("h0\nh1".into()),
             |settings| settings.endpoint.port = Some(0),
             |settings| settings.max_nodes = u32::MAX,
         ];

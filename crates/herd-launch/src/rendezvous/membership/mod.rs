@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::message::{
     Disturbance, FromHost, Gathering, Hello, MAX_ADDRESSES, MAX_REASON, ToHost, VERSION, bounded,
 };
-use super::settings::{MAX_LOCAL_SIZE, MAX_TEXT};
+use super::settings::{MAX_LOCAL_SIZE, MAX_TEXT, is_fit};
 
 /// Most nodes that stand by besides those of a full round.
 const MAX_SPARE: usize = 64;
@@ -161,10 +161,7 @@ impl Membership {
             ));
         }
         let sizes = 1..=MAX_LOCAL_SIZE;
-        if !sizes.contains(&hello.local_size)
-            || hello.role.len() > MAX_TEXT
-            || hello.address.len() > MAX_TEXT
-        {
+        if !sizes.contains(&hello.local_size) || !is_fit(&hello.role) || !is_fit(&hello.address) {
             return Err("number of workers, role or address out of bounds".into());
         }
         match (self.rules.fixed.is_some(), hello.node_rank) {
@@ -203,7 +200,12 @@ impl Membership {
             ToHost::Restart { round, reason } => self.restart(id, round, &reason),
             ToHost::Failed { reason } => self.failed(id, &reason),
             ToHost::Finished { round } => self.finished(id, round, now),
-            ToHost::Leave => self.gone(id, "it was stopped", now),
+            ToHost::Leave => {
+                let mut actions = self.gone(id, "it was stopped", now);
+                let reason = "this node has left".into();
+                actions.push(Action::Send(id, FromHost::Closed { reason }));
+                actions
+            }
             ToHost::Hello(_) | ToHost::Beat | ToHost::Unknown => Vec::new(),
         }
     }

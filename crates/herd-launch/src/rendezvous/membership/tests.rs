@@ -196,6 +196,8 @@ fn a_rank_that_is_taken_is_refused_by_name() {
     assert!(reason.contains("3:2") && reason.contains("3:3"), "{reason}");
     story.greet(2, |_no_rank| {});
     assert!(refused(&story.news()).contains("--rdzv-backend"));
+    story.greet(2, |hello| hello.address = "h2\nEVIL=1".into());
+    assert!(refused(&story.news()).contains("out of bounds"));
 }
 
 #[test]
