@@ -3,7 +3,7 @@
 .PHONY: help demo test check lab deny bench tour clean
 
 help:
-	@echo 'make demo    build herd, run a two-node PyTorch training with it, show the accuracy'
+	@echo 'make demo    build herd, run a two-node PyTorch training with it, show the accuracy (some minutes the first time)'
 	@echo 'make test    everything: the checks, all tests, the examples with real torch'
 	@echo 'make check   formatting, lints, documentation'
 	@echo 'make lab     only install what the tests need'

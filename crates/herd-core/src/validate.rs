@@ -2,11 +2,15 @@
 //!
 //! Each rule looks at one value, or at keys that must agree; none knows a backend.
 
+use crate::JobId;
 use crate::spec::{Command, JobSpec, JobType, Launcher, ProcsPerNode, SecretSource};
 use crate::text::quoted;
 
 /// Characters of a job name, and of other names.
 const MAX_NAME: usize = 253;
+
+/// Characters of a short id.
+const SHORT_ID: usize = 8;
 
 /// Bytes of one environment value; the kernel refuses 128 KiB and more for one string.
 const MAX_ENV_VALUE: usize = 128 * 1024 - 1;
@@ -92,6 +96,21 @@ pub fn name(text: &str) -> Result<(), Refusal> {
     }
     if text.trim() != text {
         return Err(Refusal::new("must not start or end with a space"));
+    }
+    Ok(())
+}
+
+/// A name for a job: one by which the job can be chosen afterwards.
+pub fn job_name(text: &str) -> Result<(), Refusal> {
+    name(text)?;
+    let hint = format!("choose another, such as `job-{text}`");
+    if text == "last" {
+        let message = "`last` stands for the newest job wherever a job is chosen";
+        return Err(Refusal::new(message).with_hint(hint));
+    }
+    let short = text.len() == SHORT_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if short || text.parse::<JobId>().is_ok() {
+        return Err(Refusal::new("looks like the id of a job").with_hint(hint));
     }
     Ok(())
 }
@@ -313,7 +332,6 @@ pub fn spec(spec: &JobSpec) -> Vec<Conflict> {
         }
     };
     for (key, text) in [
-        ("name", &spec.name),
         ("org", &spec.org),
         ("project", &spec.project),
         ("backend", &spec.backend),
@@ -321,6 +339,10 @@ pub fn spec(spec: &JobSpec) -> Vec<Conflict> {
     ] {
         check(key.to_owned(), text.as_deref().map_or(Ok(()), name));
     }
+    check(
+        "name".to_owned(),
+        spec.name.as_deref().map_or(Ok(()), job_name),
+    );
     check(
         "workdir".to_owned(),
         spec.workdir.as_deref().map_or(Ok(()), path),
@@ -420,6 +442,17 @@ mod tests {
         assert!(name(&"é".repeat(253)).is_ok());
         for bad in ["", ".", "..", "a/b", "a\nb", "-n", " a", &"x".repeat(300)] {
             assert!(name(bad).is_err(), "{bad:?}");
+        }
+        assert!(
+            job_name("last-1").is_ok() && job_name("cafe").is_ok() && job_name("abcdefgh").is_ok()
+        );
+        for bad in [
+            "last",
+            "deadBEEF",
+            "20260131",
+            "01a22bd3-d42d-7254-8fbe-986b44cfb96c",
+        ] {
+            assert!(name(bad).is_ok() && job_name(bad).is_err(), "{bad}");
         }
         assert!(dataset_name("sci/uniprot").is_ok());
         assert!(dataset_name("sci/../x").is_err());

@@ -131,6 +131,7 @@ fn locate(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, JobDir
         return Ok(state.join("herd"));
     }
     filled("HOME")
+        .filter(|home| home.is_absolute())
         .map(|home| home.join(".local/state/herd"))
         .ok_or(JobDirError::NoHome)
 }
@@ -168,7 +169,9 @@ mod tests {
             with(&[("XDG_STATE_HOME", "state"), ("HOME", "/u")]).unwrap(),
             Path::new("/u/.local/state/herd")
         );
-        assert!(matches!(with(&[]), Err(JobDirError::NoHome)));
+        for none in [&[][..], &[("HOME", "u")]] {
+            assert!(matches!(with(none), Err(JobDirError::NoHome)));
+        }
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn not_found(jobs: &[(JobId, &str)], text: &str) -> SelectError {
     let mut near: Vec<(usize, &str)> = Vec::new();
     for (_, name) in jobs.iter().take(COMPARED) {
         let distance = edit_distance(text, name);
-        let bound = text.chars().count().max(3) / 3;
+        let bound = text.chars().count() / 3;
         if distance <= bound && !near.iter().any(|(_, seen)| seen == name) {
             near.push((distance, name));
         }
@@ -193,6 +193,11 @@ mod tests {
             panic!("must not be found");
         };
         assert_eq!(nearest, ["digits"]);
+        // One letter is near to every other one.
+        let Err(SelectError::NotFound { nearest, .. }) = select(&[(id(A), "w")], "0") else {
+            panic!("must not be found");
+        };
+        assert!(nearest.is_empty());
         for text in ["bee", "", "zzzz", "last"] {
             assert!(matches!(
                 select(&[], text),

@@ -114,6 +114,17 @@ pub(crate) enum ExpectedError {
         #[source]
         source: Source,
     },
+    /// The surroundings are not such that anything can be done: no home, no current directory.
+    #[error("cannot {what}")]
+    Surroundings {
+        /// What was tried, on what.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: Source,
+        /// What to change.
+        hint: &'static str,
+    },
     /// Standard output took no more, for another reason than being closed.
     #[error("cannot write to standard output")]
     Stdout {
@@ -156,9 +167,10 @@ impl ExpectedError {
             | Self::NoSuchJob { .. }
             | Self::AmbiguousJob { .. }
             | Self::NoJobs { .. } => exit::USAGE,
-            Self::WrongState { .. } | Self::Failed { .. } | Self::Stdout { .. } => {
-                exit::HERD_FAILED
-            }
+            Self::WrongState { .. }
+            | Self::Failed { .. }
+            | Self::Surroundings { .. }
+            | Self::Stdout { .. } => exit::HERD_FAILED,
             Self::WaitTimeout { .. } => exit::TIME_LIMIT,
             Self::NotStarted { code, .. } => *code,
         }
@@ -175,7 +187,8 @@ impl ExpectedError {
                     .chain(["`herd ls --all` lists every job".to_owned()])
                     .collect()
             }
-            Self::AmbiguousJob { .. } => vec!["give more of the id".to_owned()],
+            Self::AmbiguousJob { .. } => vec!["give the id, or more of it".to_owned()],
+            Self::Surroundings { hint, .. } => vec![(*hint).to_owned()],
             Self::NoJobs { .. } => {
                 vec!["`herd run -- COMMAND` runs a first one".to_owned()]
             }

@@ -55,15 +55,39 @@ fn a_command_has_the_ranks_environment_and_its_streams_and_code_come_back() {
         stderr(&missing)
     );
     let nowhere = herd.run(&["exec", "last", "--rank", "9", "--", "true"]);
-    assert_code(&nowhere, 125);
+    assert_code(&nowhere, 2);
     assert!(
-        stderr(&nowhere).contains("no rank 9"),
+        stderr(&nowhere).contains("ranks 0 to 1"),
         "{}",
         stderr(&nowhere)
     );
+    let nowhere = herd.run(&["exec", "last", "--node", "node9", "--", "true"]);
+    assert_code(&nowhere, 2);
+    assert!(stderr(&nowhere).contains("node0, node1"));
+    for node in ["1", "node1"] {
+        let script = ["sh", "-c", "echo $HERD_NODE_NAME"];
+        let output = herd.run(&[&["exec", "last", "--node", node, "--"][..], &script].concat());
+        assert_eq!(stdout(&output), "node1\n");
+    }
     end(&herd, job);
     let over = herd.run(&["exec", "last", "--", "true"]);
     assert_code(&over, 125);
+}
+
+#[test]
+fn in_an_array_a_command_runs_on_the_node_and_a_rank_is_refused() {
+    let herd = Herd::new();
+    let text =
+        "array: 0-1\nrun: touch ready.$HERD_ARRAY_INDEX; until [ -e stop ]; do sleep 0.05; done\n";
+    herd.file("array.yaml", text);
+    let job = herd.start(&["run", "array.yaml"]);
+    eventually("a task runs", || herd.path("ready.0").exists());
+    let output = herd.run(&["exec", "last", "--", "sh", "-c", "echo $HERD_NODE_NAME"]);
+    assert_eq!(stdout(&output), "node0\n", "{}", stderr(&output));
+    let rank = herd.run(&["exec", "last", "--rank", "0", "--", "true"]);
+    assert_code(&rank, 2);
+    assert!(stderr(&rank).contains("have no ranks"), "{}", stderr(&rank));
+    end(&herd, job);
 }
 
 #[test]

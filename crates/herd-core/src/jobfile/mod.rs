@@ -54,7 +54,7 @@ fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
     };
     let before = reader.faults.len();
     let spec = JobSpec {
-        name: reader.checked(&fields, "name", validate::name),
+        name: reader.checked(&fields, "name", validate::job_name),
         job_type: reader.choice(&fields, "type").unwrap_or_default(),
         nodes: reader.integer(&fields, "nodes").unwrap_or(default.nodes),
         procs_per_node: procs_per_node(reader, &fields).unwrap_or_default(),

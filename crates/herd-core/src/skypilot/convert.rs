@@ -61,7 +61,7 @@ impl Converter<'_> {
         }
         let value = |key: &str| root.get(key).filter(|node| !node.is_null());
         if let Some(node) = value("name") {
-            spec.name = self.reader.checked_of(node, "name", validate::name);
+            spec.name = self.reader.checked_of(node, "name", validate::job_name);
         }
         if let Some(node) = value("workdir") {
             spec.workdir = self.workdir(node);

@@ -142,7 +142,7 @@ const FORMATS: &[(&[&str], &str)] = &[
         &["-l", "-w", "--wide", "--long"],
         "`-o wide` shows more columns",
     ),
-    (&["-q", "--quiet"], "`-o name` prints ids alone"),
+    (&["-q", "--quiet"], "`-o id` prints ids alone"),
     (&["--format"], "`-o FORMAT` chooses the format"),
 ];
 

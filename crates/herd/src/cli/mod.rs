@@ -89,7 +89,8 @@ pub(crate) enum Format {
     // The same as YAML
     Yaml,
     // Ids alone, one a line
-    Name,
+    #[value(name = "id", alias = "name")]
+    Id,
 }
 
 /// Every command.

@@ -1,12 +1,21 @@
 //! The commands that name jobs: what they ask, and how a job is named.
 
+use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 
 use super::OutputArgs;
 use super::job::PrefixStyle;
 
 /// How a job is named on the command line, said once.
-const SELECTOR_HELP: &str = "Job: id, the end or the unambiguous beginning of one, name, or `last`";
+const SELECTOR_HELP: &str =
+    "Job: id, the end or the unambiguous beginning of one, name (the newest so called), or `last`";
+/// The same for commands that act on it.
+const ACTIVE_HELP: &str =
+    "Job: id, the end or the unambiguous beginning of one, name of one that runs, or `last`";
+
+fn at_least_one() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
+}
 
 /// `herd ls`.
 #[derive(Clone, Debug, Args)]
@@ -15,8 +24,19 @@ pub(crate) struct LsArgs {
     #[arg(short, long, conflicts_with = "number")]
     pub(crate) all: bool,
     /// Show at most this many jobs
-    #[arg(short, long, value_name = "N", default_value_t = 20)]
+    #[arg(short, long, value_name = "N", default_value_t = 20, value_parser = at_least_one())]
     pub(crate) number: usize,
+    /// Only jobs in these states: `running`, `failed`, `active` for all that have not ended
+    #[arg(
+        long,
+        value_name = "STATES",
+        value_delimiter = ',',
+        help_heading = "Selection"
+    )]
+    pub(crate) state: Vec<String>,
+    /// Only jobs of this name
+    #[arg(long, value_name = "NAME", help_heading = "Selection")]
+    pub(crate) name: Option<String>,
     /// The answer's format.
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -106,7 +126,7 @@ pub(crate) struct WaitArgs {
 /// `herd cancel`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CancelArgs {
-    #[arg(value_name = "JOB", required = true, num_args = 1.., help = SELECTOR_HELP)]
+    #[arg(value_name = "JOB", required = true, num_args = 1.., help = ACTIVE_HELP)]
     pub(crate) jobs: Vec<String>,
     /// Signal that asks ranks to end, by name or number
     #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
@@ -129,14 +149,14 @@ pub(crate) struct WhyArgs {
 /// `herd exec`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExecArgs {
-    #[arg(value_name = "JOB", help = SELECTOR_HELP)]
+    #[arg(value_name = "JOB", help = ACTIVE_HELP)]
     pub(crate) job: String,
     /// On the node and with the environment of this rank [default: 0]
     #[arg(long, value_name = "RANK", conflicts_with = "node")]
     pub(crate) rank: Option<u32>,
-    /// On this node, by index
+    /// On this node, by index or name
     #[arg(long, value_name = "NODE")]
-    pub(crate) node: Option<u32>,
+    pub(crate) node: Option<String>,
     /// Command to run, after `--`
     #[arg(last = true, required = true, value_name = "CMD", action = ArgAction::Append)]
     pub(crate) command: Vec<String>,

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &CancelArgs, home: Option<&Path>, printer: &mut Printer)
     let chosen: Vec<_> = args
         .jobs
         .iter()
-        .map(|selector| jobs::open(&home, selector))
+        .map(|selector| jobs::open_active(&home, selector))
         .collect::<Result<_, _>>()?;
     let mut first_failure = None;
     for job in &chosen {

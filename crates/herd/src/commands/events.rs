@@ -104,7 +104,7 @@ fn print(
             let line = format!("{time}  {attempt}  {name:<16} {}", report::clean(&detail));
             printer.line(line.trim_end());
         }
-        Format::Name => printer.line(name),
+        Format::Id => printer.line(name),
         Format::Json => {
             let line = serde_json::to_string(&Line { attempt, event })
                 .map_err(|error| ExpectedError::failed("write JSON", error))?;

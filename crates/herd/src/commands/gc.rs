@@ -6,6 +6,7 @@ use herd_jobdir::gc::{self, Kept, Policy};
 use serde::Serialize;
 
 use super::Outcome;
+use crate::cli::Format;
 use crate::cli::machine::GcArgs;
 use crate::error::{ExpectedError, count};
 use crate::jobs;
@@ -79,7 +80,11 @@ pub(crate) fn run(args: &GcArgs, home: Option<&Path>, printer: &mut Printer) -> 
             removed: removed.contains(&job.id),
         })
         .collect();
-    printer.list(&rows, args.output.output)?;
+    // A table without rows says less than the line below it.
+    let for_people = matches!(args.output.output, Format::Table | Format::Wide);
+    if !(rows.is_empty() && for_people) {
+        printer.list(&rows, args.output.output)?;
+    }
     let freed = rows
         .iter()
         .fold(0u64, |sum, row| sum.saturating_add(row.bytes));

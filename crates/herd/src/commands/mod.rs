@@ -10,6 +10,7 @@ mod hidden;
 mod logs;
 mod ls;
 mod man;
+mod places;
 mod render;
 mod run;
 mod status;

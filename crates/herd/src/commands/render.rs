@@ -12,6 +12,7 @@ use super::Outcome;
 use crate::cli::Format;
 use crate::cli::job::RenderArgs;
 use crate::error::ExpectedError;
+use crate::job_input::program::RENDERED;
 use crate::job_input::{self, JobInput};
 use crate::jobs;
 use crate::printer::{Printer, yaml};
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &RenderArgs, printer: &mut Printer) -> Outcome {
             let text = people(&plan, &input, &notes);
             printer.data(text.as_bytes());
         }
-        Format::Name => printer.line(&plan.name),
+        Format::Id => printer.line(&plan.name),
         Format::Json => printer.json(&machine(&plan)?)?,
         Format::Yaml => printer.data(yaml::render(&machine(&plan)?).as_bytes()),
     }
@@ -52,12 +53,7 @@ fn machine(plan: &Plan) -> Result<Value, ExpectedError> {
 
 fn people(plan: &Plan, input: &JobInput, notes: &[String]) -> String {
     let mut out = String::new();
-    writeln!(
-        out,
-        "# What `herd run` would start on {}. Nothing was sent.",
-        plan.backend
-    )
-    .expect("a String takes everything");
+    writeln!(out, "{RENDERED} Nothing was sent.").expect("a String takes everything");
     for note in notes {
         writeln!(out, "# Note: {note}").expect("a String takes everything");
     }

@@ -31,6 +31,9 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
     for job in &waiting {
         watch.add_names(job.dir.path());
     }
+    for job in waiting.iter().filter(|job| job.is_ended()) {
+        printer.note(&format!("{} {}", job.short(), job.state_text()));
+    }
     let mut looked = Instant::now();
     loop {
         let look = looked.elapsed() >= LOOK;

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use herd_core::jobfile::keys;
 use herd_core::spec::{JobSpec, JobType, ProcsPerNode};
 use herd_core::units::{Bytes, Span};
 
@@ -12,9 +13,6 @@ use super::secrets;
 use crate::cli::job::JobArgs;
 use crate::error::Fault;
 
-/// Largest count that a flag takes; what fits a machine is the backend's to say.
-const MAX_COUNT: u32 = 1_000_000;
-
 /// Puts the flags over the specification.
 pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>) {
     set(
@@ -22,7 +20,7 @@ pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>)
         "--nodes",
         args.nodes.as_deref(),
         faults,
-        |text| count(text, 1),
+        |text| count(text, keys::NODES),
     );
     let procs = args.procs_per_node.as_deref();
     set(
@@ -32,12 +30,12 @@ pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>)
         faults,
         |text| match text {
             "gpu" => Ok(ProcsPerNode::Gpu),
-            _ => count(text, 1).map(ProcsPerNode::Count),
+            _ => count(text, keys::PROCS).map(ProcsPerNode::Count),
         },
     );
     let cpus = args.cpus.as_deref();
     set(&mut spec.resources.cpus, "--cpus", cpus, faults, |text| {
-        count(text, 1).map(Some)
+        count(text, keys::CPUS).map(Some)
     });
     let memory = args.mem.as_deref();
     set(
@@ -80,8 +78,10 @@ pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>)
             Some((name, value)) if is_name(name) => {
                 spec.env.insert(name.to_owned(), value.to_owned());
             }
-            // The value may be private; only the form is said.
-            Some(_) | None => faults.push(Fault::new("--env: not of the form NAME=VALUE")),
+            given => faults.push(malformed(
+                given.map_or(text, |(name, _)| name),
+                given.is_some(),
+            )),
         }
     }
     for text in &args.secret {
@@ -92,6 +92,30 @@ pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>)
             Err(fault) => faults.push(fault),
         }
     }
+}
+
+/// What is wrong with an `--env`, of which `name` stands before the first `=`. Without one it may be a
+/// value, which may be private: then it is shown only where it looks like a name.
+fn malformed(name: &str, has_value: bool) -> Fault {
+    let like_a_name = is_name(name) && !name.contains(|c: char| c.is_lowercase() || c.is_numeric());
+    if has_value {
+        let name = herd_core::text::quoted(name);
+        return Fault::new(format!(
+            "--env {name}=…: {name} is not the name of a variable"
+        ))
+        .hint("use letters, digits and `_`, and no digit at the start");
+    }
+    let length = name.chars().count();
+    let shown = if like_a_name {
+        name.to_owned()
+    } else {
+        format!("(a text of {length} characters)")
+    };
+    let fault = Fault::new(format!("--env {shown}: is not of the form NAME=VALUE"));
+    if like_a_name {
+        return fault.hint(format!("`--env \"{name}=${name}\"` passes on yours"));
+    }
+    fault
 }
 
 /// Refuses the flags that mean nothing to a backend (I13).
@@ -146,15 +170,12 @@ fn positive<T>(value: T, number: impl Fn(&T) -> u64) -> Result<T, String> {
     }
 }
 
-fn count(text: &str, least: u32) -> Result<u32, String> {
-    let number: u32 = text
-        .parse()
-        .map_err(|_error| format!("is not a whole number from {least} to {MAX_COUNT}"))?;
-    if (least..=MAX_COUNT).contains(&number) {
-        Ok(number)
-    } else {
-        Err(format!("is not from {least} to {MAX_COUNT}"))
-    }
+/// A number within the bounds that a job file has too; what fits a machine is the backend's to say.
+fn count(text: &str, (least, most): (u32, u32)) -> Result<u32, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| format!("is not a whole number from {least} to {most}"))
 }
 
 fn gpus(text: &str) -> Result<(u32, Option<String>), String> {
@@ -171,7 +192,7 @@ fn gpus(text: &str) -> Result<(u32, Option<String>), String> {
     if kind.is_some_and(|kind| !plain(kind)) {
         return Err("is not of the form [TYPE:]N".to_owned());
     }
-    Ok((count(number, 0)?, kind.map(str::to_owned)))
+    Ok((count(number, keys::GPUS)?, kind.map(str::to_owned)))
 }
 
 fn job_type(text: &str) -> Result<JobType, String> {
@@ -220,6 +241,19 @@ mod tests {
     }
 
     #[test]
+    fn bounds_are_those_of_a_job_file() {
+        let most = keys::NODES.1;
+        let faults = |nodes: u32| {
+            let args = JobArgs {
+                nodes: Some(nodes.to_string()),
+                ..JobArgs::default()
+            };
+            applied(&args).1.len()
+        };
+        assert_eq!((faults(most), faults(most + 1)), (0, 1));
+    }
+
+    #[test]
     fn every_fault_is_kept() {
         let text = |text: &str| Some(text.to_owned());
         let args = JobArgs {
@@ -236,6 +270,22 @@ mod tests {
         let (_, faults) = applied(&args);
         assert_eq!(faults.len(), 8, "{faults:?}");
         assert!(!faults.iter().any(|fault| fault.contains("secretvalue")));
+        let said = |text: &str| {
+            let args = JobArgs {
+                env: vec![text.to_owned()],
+                ..JobArgs::default()
+            };
+            applied(&args).1.concat()
+        };
+        assert_eq!(
+            said("MY_VAR"),
+            "--env MY_VAR: is not of the form NAME=VALUE"
+        );
+        assert_eq!(
+            said("1A=private"),
+            "--env `1A`=…: `1A` is not the name of a variable"
+        );
+        assert!(said("AKIA123").contains("(a text of 7 characters)"));
     }
 
     #[test]

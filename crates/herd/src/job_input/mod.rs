@@ -59,8 +59,11 @@ pub(crate) struct JobInput {
 
 /// Reads the job of this process's own surroundings.
 pub(crate) fn read(args: &JobArgs) -> Result<JobInput, ExpectedError> {
-    let cwd = std::env::current_dir()
-        .map_err(|error| ExpectedError::failed("find the current directory", error))?;
+    let cwd = std::env::current_dir().map_err(|error| ExpectedError::Surroundings {
+        what: "find the current directory",
+        source: error.into(),
+        hint: "it may be gone: change into a directory that exists",
+    })?;
     let variable = |name: &str| std::env::var_os(name);
     let mut stdin = std::io::stdin().lock();
     read_in(

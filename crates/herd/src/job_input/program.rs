@@ -1,4 +1,4 @@
-//! Programs that are given where a job file belongs, told apart before they are read as YAML.
+//! What is given where a job file belongs and is none: programs, and what `herd render` printed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,6 +7,9 @@ use herd_core::yaml;
 
 use crate::error::Fault;
 use crate::text::shell_word;
+
+/// First line of what `herd render` prints for people.
+pub(crate) const RENDERED: &str = "# This is what `herd run` would start, not a job file.";
 
 /// Endings of job files. Some file systems mark every file as executable, so these never are
 /// programs.
@@ -29,6 +32,15 @@ const INTERPRETERS: &[(&str, &str)] = &[
 
 /// Refuses a program, with the command that runs it; `None` for what may be a job file.
 pub(super) fn refuse(given: &Path, full: &Path, bytes: &[u8]) -> Option<Fault> {
+    if bytes.starts_with(RENDERED.as_bytes()) {
+        let text = format!(
+            "{}: is what `herd render` printed, not a job file",
+            given.display()
+        );
+        return Some(
+            Fault::new(text).hint("run the file or command that was given to `herd render`"),
+        );
+    }
     let ending = given.extension().and_then(|ending| ending.to_str());
     if ending.is_some_and(|ending| JOB_FILES.contains(&ending)) {
         return None;

@@ -1,5 +1,6 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
+mod choose;
 mod row;
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
 use crate::error::{ExpectedError, Fault};
 use crate::report::Context;
 use crate::text;
+pub(crate) use choose::open_active;
 pub(crate) use row::{JobRow, list, type_name};
 
 /// Columns assumed where no terminal says how many it has.
@@ -24,7 +26,11 @@ pub(crate) fn open_home(given: Option<&Path>) -> Result<Home, ExpectedError> {
         Some(path) => Home::at(path),
         None => Home::from_env(),
     };
-    home.map_err(|error| ExpectedError::failed("use the directory for jobs", error))
+    home.map_err(|error| ExpectedError::Surroundings {
+        what: "use the directory for jobs",
+        source: error.into(),
+        hint: "choose another one with `--home DIR` or the variable HERD_HOME",
+    })
 }
 
 /// A span given to an option.

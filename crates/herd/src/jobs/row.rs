@@ -143,6 +143,16 @@ pub(crate) struct Listing {
     pub(crate) more: usize,
 }
 
+impl Listing {
+    /// The newest `most` of those that are wanted.
+    pub(crate) fn only(mut self, most: usize, wanted: impl Fn(&JobRow) -> bool) -> Self {
+        self.rows.retain(wanted);
+        self.more = self.rows.len().saturating_sub(most);
+        self.rows.truncate(most);
+        self
+    }
+}
+
 /// The newest `most` jobs and where they stand.
 pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
     let failed = |error| ExpectedError::failed("list the jobs", error);

@@ -1,7 +1,8 @@
 //! The one place that writes to standard output and standard error.
 //!
-//! Data goes to standard output, everything else to standard error. A closed standard output is one
-//! warning and never a panic; whoever follows something asks [`Printer::is_closed`] and stops.
+//! Data goes to standard output, everything else to standard error. A standard output that its reader
+//! closed (`herd ls | head -1`) ends the data without a word: the reader has what it wanted. Whoever
+//! follows something asks [`Printer::is_closed`] and stops.
 
 pub(crate) mod table;
 pub(crate) mod yaml;
@@ -20,7 +21,7 @@ pub(crate) trait Row {
     const COLUMNS: &'static [(&'static str, bool)];
     /// Cells in the order of the columns.
     fn cells(&self) -> Vec<String>;
-    /// What `-o name` prints.
+    /// What `-o id` prints.
     fn name(&self) -> String;
 }
 
@@ -129,9 +130,7 @@ impl Printer {
 
     fn lose(&mut self, error: io::Error) {
         self.closed = true;
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            self.warn("standard output was closed; nothing more is printed there");
-        } else {
+        if error.kind() != io::ErrorKind::BrokenPipe {
             self.failure = Some(error);
         }
     }
@@ -178,7 +177,7 @@ impl Printer {
                 }
                 self.data(table.render(self.out_color).as_bytes());
             }
-            Format::Name => {
+            Format::Id => {
                 for item in items {
                     self.line(&item.name());
                 }
@@ -202,7 +201,7 @@ impl Printer {
                 let text = text(self.out_color);
                 self.data(text.as_bytes());
             }
-            Format::Name => self.line(name),
+            Format::Id => self.line(name),
             Format::Json => self.json(item)?,
             Format::Yaml => self.yaml(item)?,
         }
@@ -300,7 +299,7 @@ mod tests {
     fn one_list_in_every_format() {
         assert_eq!(printed(Format::Table), "ID\n7\n12\n");
         assert_eq!(printed(Format::Wide), "ID  COLOUR\n7   red\n12  blue\n");
-        assert_eq!(printed(Format::Name), "7\n12\n");
+        assert_eq!(printed(Format::Id), "7\n12\n");
         assert_eq!(
             printed(Format::Yaml),
             "- colour: red\n  id: 7\n- colour: blue\n  id: 12\n"
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_standard_output_is_one_warning() {
+    fn a_closed_standard_output_ends_the_data_without_a_word() {
         let err = Shared::default();
         let out = Fails(io::ErrorKind::BrokenPipe);
         let mut printer = Printer::over(Box::new(out), Box::new(err.clone()));
@@ -319,11 +318,7 @@ mod tests {
         }
         assert!(printer.is_closed());
         printer.finish().unwrap();
-        assert_eq!(err.text().lines().count(), 1, "{}", err.text());
-        assert!(
-            err.text()
-                .starts_with("warning: standard output was closed")
-        );
+        assert_eq!(err.text(), "");
     }
 
     #[test]

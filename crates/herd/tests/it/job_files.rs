@@ -306,3 +306,14 @@ fn a_variable_of_env_from_that_is_not_set_is_said_by_run() {
         answer.err
     );
 }
+
+#[test]
+fn what_render_prints_is_not_taken_for_a_job_file() {
+    let bench = Bench::new();
+    let shown = bench.ask(&["render", "-N", "2", "--", "true"]).out;
+    bench.file("r.yaml", shown.as_bytes());
+    let answer = refused(&bench, &["run", "r.yaml"]);
+    let said =
+        "1 fault\n  r.yaml: is what `herd render` printed, not a job file\nhint: run the file";
+    assert!(answer.err.contains(said), "{}", answer.err);
+}

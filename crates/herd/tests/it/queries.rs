@@ -25,10 +25,10 @@ fn selectors_mean_one_job_or_say_what_they_could_mean() {
     bench.failed_job("other");
     let id = job.id().to_string();
     for selector in [id.as_str(), &job.id().short(), "digits"] {
-        let shown = bench.ask(&["status", selector, "-o", "name"]);
+        let shown = bench.ask(&["status", selector, "-o", "id"]);
         assert_eq!(shown.out.trim(), id, "{selector}: {}", shown.err);
     }
-    assert_ne!(bench.ask(&["status", "last", "-o", "name"]).out.trim(), id);
+    assert_ne!(bench.ask(&["status", "last", "-o", "id"]).out.trim(), id);
     let near = bench.ask(&["status", "digit"]);
     assert_eq!(near.code, 2);
     assert!(
@@ -200,7 +200,11 @@ fn i8_wait_ends_with_the_jobs_code() {
     let good = bench.job("good");
     Bench::finish(&good, JobState::Succeeded, None, 0);
     bench.failed_job("bad");
-    assert_eq!(bench.ask(&["wait", "good"]).code, 0);
+    let over = bench.ask(&["wait", "good"]);
+    assert_eq!(over.code, 0);
+    // A job that had ended is answered as one that ends while waited for.
+    let said = format!("herd: {} SUCCEEDED\n", good.id().short());
+    assert_eq!(over.err, said);
     assert_eq!(bench.ask(&["wait", "good", "bad"]).code, 3);
     assert_eq!(bench.ask(&["wait", "good", "nonsense"]).code, 2);
 }
@@ -238,4 +242,112 @@ fn commands_that_need_a_running_job_say_so() {
             .code,
         2
     );
+}
+
+#[test]
+fn a_name_of_several_jobs_that_run_is_not_guessed_by_commands_that_act() {
+    let bench = Bench::new();
+    let older = bench.job("train");
+    let newer = bench.job("train");
+    for args in [&["cancel", "train"][..], &["exec", "train", "--", "true"]] {
+        let answer = bench.ask(args);
+        assert_eq!(answer.code, 2, "{}", answer.err);
+        for part in [
+            &newer.id().short(),
+            &older.id().short(),
+            "hint: give the id",
+        ] {
+            assert!(answer.err.contains(part), "{part}: {}", answer.err);
+        }
+    }
+    // Of several, the one that is left.
+    Bench::finish(&newer, JobState::Succeeded, None, 0);
+    let answer = bench.ask(&["exec", "train", "--", "true"]);
+    assert!(answer.err.contains(&older.id().short()), "{}", answer.err);
+    Bench::finish(&older, JobState::Succeeded, None, 0);
+    let answer = bench.ask(&["cancel", "train"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains(&newer.id().short()), "{}", answer.err);
+}
+
+#[test]
+fn a_name_that_would_choose_another_job_is_refused() {
+    let bench = Bench::new();
+    for name in ["last", "20260131", "deadbeef"] {
+        let answer = bench.ask(&["render", "--name", name, "--", "true"]);
+        assert_eq!(answer.code, 2, "{name}");
+        for part in [
+            format!("--name `{name}`: "),
+            format!("hint: choose another, such as `job-{name}`"),
+        ] {
+            assert!(answer.err.contains(&part), "{part}: {}", answer.err);
+        }
+        bench.file("job.yaml", format!("name: {name}\nrun: a\n").as_bytes());
+        let answer = bench.ask(&["render", "job.yaml"]);
+        assert!(
+            answer.err.contains("job.yaml:1:7: name: "),
+            "{}",
+            answer.err
+        );
+    }
+}
+
+#[test]
+fn ranks_nodes_and_tasks_that_cannot_exist_are_refused() {
+    let bench = Bench::new();
+    let ran = bench.ask(&["run", "-N", "2", "--name", "pair", "--", "echo", "hi"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    bench.file("array.yaml", b"name: many\narray: 0-3,7\nrun: echo hi\n");
+    let ran = bench.ask(&["run", "array.yaml"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for (job, args, said) in [
+        ("pair", ["--rank", "2"], "ranks 0 to 1"),
+        ("pair", ["--rank", "0,9"], "ranks 0 to 1"),
+        ("pair", ["--node", "7"], "node0, node1"),
+        ("pair", ["--node", "node7"], "node0, node1"),
+        ("pair", ["--task", "0"], "is no array"),
+        ("many", ["--task", "9"], "tasks 0-3,7"),
+        ("many", ["--rank", "0"], "--task"),
+        ("many", ["--stream", "stderr"], "one log"),
+        ("many", ["--node", "1"], "node0"),
+    ] {
+        let answer = bench.ask(&["logs", job, args[0], args[1]]);
+        assert_eq!(answer.code, 2, "{job} {args:?}: {}", answer.err);
+        assert!(answer.err.contains(said), "{said}: {}", answer.err);
+        assert!(answer.out.is_empty());
+    }
+    for node in ["1", "node1"] {
+        let shown = bench.ask(&["logs", "pair", "--node", node, "--prefix", "none"]);
+        assert_eq!((shown.code, shown.out.as_str()), (0, "hi\n"));
+    }
+    assert_eq!(bench.ask(&["logs", "many", "--task", "7"]).out, "hi\n");
+}
+
+#[test]
+fn ls_shows_what_is_asked_for() {
+    let bench = Bench::new();
+    let waiting = bench.job("train");
+    bench.failed_job("train");
+    let good = bench.job("other");
+    Bench::finish(&good, JobState::Succeeded, None, 0);
+    let ids = |args: &[&str]| {
+        let answer = bench.ask(&[&["ls", "-o", "id"], args].concat());
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["--name", "train"]).len(), 2);
+    assert_eq!(ids(&["--state", "active"]), [waiting.id().to_string()]);
+    assert_eq!(ids(&["--state", "succeeded"]), [good.id().to_string()]);
+    assert_eq!(ids(&["--state", "Failed,succeeded"]).len(), 2);
+    assert_eq!(ids(&["--state", "failed", "--name", "other"]).len(), 0);
+    let one = bench.ask(&["ls", "--name", "train", "-n", "1", "-o", "id"]);
+    assert_eq!(one.out.lines().count(), 1);
+    assert!(one.err.contains("1 more"), "{}", one.err);
+    for wrong in [["--state", "sleeping"], ["-n", "0"]] {
+        assert_eq!(
+            bench.ask(&[&["ls"], &wrong[..]].concat()).code,
+            2,
+            "{wrong:?}"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use crate::fixture::Bench;
 
 #[test]
-fn a_closed_pipe_is_one_warning_and_no_panic() {
+fn a_closed_pipe_is_no_news() {
     let bench = Bench::new();
     let script = "\"$1\" completions bash | head -c 1 >/dev/null; echo ${PIPESTATUS[0]}";
     let output = Command::new("bash")
@@ -16,9 +16,7 @@ fn a_closed_pipe_is_one_warning_and_no_panic() {
         .unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "0\n");
-    // The script may fit the pipe, in which case nothing was lost and nothing is said.
-    assert!(err.is_empty() || err.lines().count() == 1, "{err}");
-    assert!(!err.contains("panicked"), "{err}");
+    assert_eq!(err, "");
 }
 
 #[test]

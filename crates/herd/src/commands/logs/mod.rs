@@ -11,6 +11,7 @@ use std::time::Duration;
 use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
 use super::Outcome;
+use super::places::Places;
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -25,13 +26,15 @@ const IDLE: Duration = Duration::from_millis(250);
 pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
     let job = jobs::open(&home, &args.job)?;
+    let places = Places::of(&job);
     if let Some(index) = args.task {
+        places.check_task(index)?;
         return task::run(args, &job, index, printer);
     }
-    if job.status.tasks.is_some() {
+    if places.is_array() {
         refuse_ranks(args)?;
     }
-    let filter = filter(args, &job)?;
+    let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
     if args.follow {
         follow(&job, filter, &mut shaper, printer)?;
@@ -104,13 +107,17 @@ fn refuse_ranks(args: &LogsArgs) -> Result<(), ExpectedError> {
     Ok(())
 }
 
-fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
+fn filter(args: &LogsArgs, places: &Places) -> Result<Filter, ExpectedError> {
     let ranks = match &args.rank {
-        Some(value) => ranks::parse(value).ok_or_else(|| ExpectedError::BadOption {
-            option: "--rank",
-            value: value.clone(),
-            source: "expected ranks like `3` or `0-3,7`".into(),
-        })?,
+        Some(value) => {
+            let ranks = ranks::parse(value).ok_or_else(|| ExpectedError::BadOption {
+                option: "--rank",
+                value: value.clone(),
+                source: "expected ranks like `3` or `0-3,7`".into(),
+            })?;
+            places.check_ranks(&ranks, value)?;
+            ranks
+        }
         None => Vec::new(),
     };
     Ok(Filter {
@@ -118,7 +125,7 @@ fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
         node: args
             .node
             .as_deref()
-            .map(|value| node(value, job))
+            .map(|value| places.node(value))
             .transpose()?,
         since_ms: args.since.as_deref().map(since).transpose()?,
         stream: args.stream.map(|stream| match stream {
@@ -127,26 +134,6 @@ fn filter(args: &LogsArgs, job: &Job) -> Result<Filter, ExpectedError> {
         }),
         grep: args.grep.clone(),
         tail: args.tail,
-    })
-}
-
-fn node(value: &str, job: &Job) -> Result<u32, ExpectedError> {
-    let known = &job.status.nodes;
-    let by_name = known
-        .iter()
-        .find(|node| node.name == value)
-        .map(|node| node.index);
-    by_name.or_else(|| value.parse().ok()).ok_or_else(|| {
-        let names: Vec<&str> = known
-            .iter()
-            .take(8)
-            .map(|node| node.name.as_str())
-            .collect();
-        ExpectedError::BadOption {
-            option: "--node",
-            value: value.to_owned(),
-            source: format!("the job has no such node; it has {}", names.join(", ")).into(),
-        }
     })
 }
 
