@@ -176,6 +176,25 @@ async fn without_a_store_the_master_port_is_free_for_rank_0() {
     let _opened_by_rank_0 = std::net::TcpListener::bind(address).unwrap();
 }
 
+/// The name is known to the kernel alone, or to this machine as another address than to others.
+#[tokio::test]
+async fn row_47_two_nodes_meet_at_this_machine_s_own_name() {
+    let system = rustix::system::uname();
+    let port = 31_000 + u16::try_from(std::process::id() % 1500).unwrap();
+    let endpoint = Endpoint {
+        host: system.nodename().to_str().unwrap().to_owned(),
+        port: Some(port),
+    };
+    let settings = || node(Backend::C10d, &endpoint, (2, 2));
+    let (mut first, mut second) = (rendezvous(settings()), rendezvous(settings()));
+    let (one, two) = both(&mut first, &mut second, (0, 0)).await;
+    assert_eq!(one.world.world_size, 4);
+    assert_eq!(one.world.master_addr, two.world.master_addr);
+    let ends = async { tokio::join!(first.finish(), second.finish()) };
+    let ends = soon("finishing", ends).await;
+    assert_eq!(ends, (Finish::Together, Finish::Together));
+}
+
 #[tokio::test]
 async fn row_48_one_node_starts_alone_and_a_late_one_makes_it_begin_again() {
     let endpoint = endpoint();
@@ -282,6 +301,38 @@ async fn with_the_host_the_rendezvous_is_lost() {
     assert!(matches!(change, Change::HostLost { .. }), "{change:?}");
     let error = soon("joining", other.join(0)).await.unwrap_err();
     assert!(matches!(error, RendezvousError::HostLost { .. }), "{error}");
+}
+
+/// What a launcher that is stopped in the middle (acceptance row 28) leaves to the others.
+#[tokio::test]
+async fn a_host_that_is_stopped_says_so_to_who_runs_and_to_who_waits() {
+    let endpoint = endpoint();
+    let settings = |host| {
+        let mut settings = node(Backend::C10d, &endpoint, (2, 2));
+        settings.is_host = Some(host);
+        settings
+    };
+    let (mut host, mut other) = (rendezvous(settings(true)), rendezvous(settings(false)));
+    both(&mut host, &mut other, (0, 0)).await;
+    let mut spare = rendezvous(settings(false));
+    let stopped = async {
+        let joining = timeout(Duration::from_millis(500), spare.join(0)).await;
+        assert!(joining.is_err(), "it stands by");
+        tokio::join!(host.leave(), other.changed(), spare.join(0))
+    };
+    let ((), change, waited) = soon("a stop", stopped).await;
+    assert!(
+        matches!(&change, Change::PeerGone { reason, .. } if reason == "it was stopped"),
+        "{change:?}"
+    );
+    for error in [waited.unwrap_err(), other.join(0).await.unwrap_err()] {
+        let text = error.to_string();
+        assert!(matches!(error, RendezvousError::Closed { .. }), "{text}");
+        assert!(
+            text.contains("the launcher that served it has ended"),
+            "{text}"
+        );
+    }
 }
 
 #[tokio::test]

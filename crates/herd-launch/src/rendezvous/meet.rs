@@ -77,14 +77,19 @@ pub(super) async fn meet(
     let resolved = resolve(host).await;
     let known = resolved.as_deref().unwrap_or_default();
     let (key, channel) = secrets(settings).map_err(Trouble::Fatal)?;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
     if hub.is_none() && serves(settings, machine, known) {
         let address = SocketAddr::new(machine.listen_on(host, known), port);
         let lost = settings.timeouts.lost;
         match Hub::start(address, &key, &channel, rules(settings), lost).await {
             Ok(started) => *hub = Some(started),
-            // Another launcher of this machine may be the one that serves it.
+            // Another launcher of this machine may be the one that serves it, and is here whatever
+            // the name resolves to.
             Err(LinkError::Bind { source, .. })
-                if source.kind() == io::ErrorKind::AddrInUse && may_be_a_peer(settings) => {}
+                if source.kind() == io::ErrorKind::AddrInUse && may_be_a_peer(settings) =>
+            {
+                addresses.push(from_here(address));
+            }
             Err(source) => {
                 return Err(Trouble::Fatal(RendezvousError::Serve {
                     endpoint: place.to_string(),
@@ -93,14 +98,15 @@ pub(super) async fn meet(
             }
         }
     }
-    let addresses: Vec<SocketAddr> = match (hub.as_ref(), resolved) {
-        (Some(hub), _) => vec![from_here(hub.address())],
-        (None, Err(what)) => return Err(passing(what)),
-        (None, Ok(found)) => {
-            let found = found.into_iter().take(MAX_ADDRESSES);
-            found.map(|ip| SocketAddr::new(ip, port)).collect()
+    match (hub.as_ref(), resolved) {
+        (Some(hub), _) => addresses.push(from_here(hub.address())),
+        (None, Err(what)) if addresses.is_empty() => return Err(passing(what)),
+        (None, found) => {
+            let found = found.unwrap_or_default().into_iter().take(MAX_ADDRESSES);
+            addresses.extend(found.map(|ip| SocketAddr::new(ip, port)));
+            addresses.dedup();
         }
-    };
+    }
     let mut trouble = passing(format!("{host} has no address"));
     for address in addresses {
         match herd_link::connect(address, &key, &channel, CONNECT).await {
