@@ -93,6 +93,9 @@ pub enum Failure {
     TimeLimit {
         /// The limit, seconds.
         seconds: u64,
+        /// How long before it the ranks were asked to end, milliseconds.
+        #[serde(default)]
+        early_ms: u64,
     },
 }
 
@@ -150,6 +153,9 @@ pub struct JobResult {
     /// Why it failed, where it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// Why it ended otherwise, where that is known: one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// The code `herd run` and `herd wait` end with.
     pub exit_code: u8,
     /// Attempts that were made.

@@ -13,6 +13,9 @@ pub const DEFAULT_BACKOFF: Span = Span::from_secs(1);
 /// Longest pause, however often it was doubled.
 pub const MAX_BACKOFF: Span = Span::from_secs(3600);
 
+/// What is retried where the job does not say: what is no fault of its program.
+pub const DEFAULT_ON: &[FailureKind] = &[FailureKind::NodeLost, FailureKind::DriverLost];
+
 /// What follows a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -59,10 +62,34 @@ pub fn decide(retry: Option<&Retry>, failure: &Failure, used: u32) -> Decision {
     }
 }
 
+/// Why a failure is not among those that the job retries, with what would have to be listed; nothing
+/// where the job asks for no retries or the failure is listed.
+pub fn not_listed(retry: Option<&Retry>, failure: &Failure) -> Option<String> {
+    let retry = retry.filter(|retry| retry.max > 0 && !listed(retry, failure))?;
+    let names: Vec<String> = retry.on.iter().map(|on| on_name(*on)).collect();
+    let which = if names.is_empty() {
+        let default: Vec<&str> = DEFAULT_ON.iter().map(|kind| kind.name()).collect();
+        format!("without `retry.on` only {} are", default.join(" and "))
+    } else {
+        format!("`retry.on` names only {}", names.join(", "))
+    };
+    let (kind, code) = (failure.kind().name(), failure.exit_code());
+    Some(format!(
+        "not retried: {which}; this was {kind}, or \"exit:{code}\""
+    ))
+}
+
+fn on_name(on: RetryOn) -> String {
+    match on {
+        RetryOn::Reason(kind) => kind.name().to_owned(),
+        RetryOn::Exit(code) => format!("\"exit:{code}\""),
+    }
+}
+
 fn listed(retry: &Retry, failure: &Failure) -> bool {
     let kind = failure.kind();
     if retry.on.is_empty() {
-        return matches!(kind, FailureKind::NodeLost | FailureKind::DriverLost);
+        return DEFAULT_ON.contains(&kind);
     }
     retry.on.iter().any(|on| match on {
         RetryOn::Reason(reason) => *reason == kind,
@@ -117,10 +144,39 @@ mod tests {
             decide(Some(&rule), &setup(1), 0),
             Decision::Stop(StopReason::NotListed)
         );
-        let failure = Failure::TimeLimit { seconds: 5 };
+        let failure = Failure::TimeLimit {
+            seconds: 5,
+            early_ms: 0,
+        };
         assert_eq!(
             decide(Some(&rule), &failure, 0),
             Decision::Stop(StopReason::NotListed)
+        );
+    }
+
+    #[test]
+    fn what_is_not_listed_says_what_would_be() {
+        let note = |on| not_listed(Some(&retry(2, on, None)), &setup(3));
+        assert_eq!(
+            note(Vec::new()).as_deref(),
+            Some(
+                "not retried: without `retry.on` only node-lost and driver-lost are; this was \
+                 setup-failed, or \"exit:3\""
+            )
+        );
+        let other = vec![RetryOn::Reason(FailureKind::TimeLimit), RetryOn::Exit(75)];
+        assert_eq!(
+            note(other).as_deref(),
+            Some(
+                "not retried: `retry.on` names only time-limit, \"exit:75\"; this was setup-failed, \
+                 or \"exit:3\""
+            )
+        );
+        assert_eq!(note(vec![RetryOn::Exit(3)]), None);
+        assert_eq!(not_listed(None, &setup(3)), None);
+        assert_eq!(
+            not_listed(Some(&retry(0, Vec::new(), None)), &setup(3)),
+            None
         );
     }
 

@@ -48,7 +48,7 @@ fn shape(shape: &Shape) -> Value {
             json!({"type": "string", "examples": ["90m", "1h30m", "180s", "1-02:00:00"]})
         }
         Shape::Size => {
-            json!({"type": ["string", "integer"], "examples": ["32GiB", "512M"]})
+            json!({"type": "string", "examples": ["32GiB", "512M"]})
         }
         Shape::Percent => json!({"type": ["string", "integer"], "examples": ["80%"]}),
         Shape::List(item) => json!({"type": "array", "items": self::shape(item)}),

@@ -54,8 +54,15 @@ pub fn failure_title(failure: &Failure, node: &dyn Fn(u32) -> String) -> String 
         ),
         Failure::NodeLost { node, detail, .. } => format!("node {node} was lost: {detail}"),
         Failure::DriverLost { detail } => format!("the driver was lost: {detail}"),
-        Failure::TimeLimit { seconds } => {
-            format!("the time limit of {} passed", Span::from_secs(*seconds))
+        Failure::TimeLimit { seconds, early_ms } => {
+            let limit = Span::from_secs(*seconds);
+            match early_ms {
+                0 => format!("the time limit of {limit} passed"),
+                ms => format!(
+                    "the time limit of {limit} was reached: asked to end {} before it",
+                    Span { ms: *ms }
+                ),
+            }
         }
     }
 }
@@ -86,14 +93,19 @@ pub fn message(rank: &RankResult) -> Option<String> {
     Some(kept)
 }
 
+/// `signal 2 (SIGINT)`.
+pub fn signal(number: u8) -> String {
+    match signal::name_of(number) {
+        Some(name) => format!("signal {number} ({name})"),
+        None => format!("signal {number}"),
+    }
+}
+
 /// `exit code 3` or `signal 9 (SIGKILL)`.
 pub fn process_end(end: ProcessEnd) -> String {
     match end {
         ProcessEnd::Exited(code) => format!("exit code {code}"),
-        ProcessEnd::Signaled(number) => match signal::name_of(number) {
-            Some(name) => format!("signal {number} ({name})"),
-            None => format!("signal {number}"),
-        },
+        ProcessEnd::Signaled(number) => signal(number),
     }
 }
 
@@ -179,8 +191,18 @@ mod tests {
                 "node n7 was lost: silent for 15 s",
             ),
             (
-                Failure::TimeLimit { seconds: 7200 },
+                Failure::TimeLimit {
+                    seconds: 7200,
+                    early_ms: 0,
+                },
                 "the time limit of 2h passed",
+            ),
+            (
+                Failure::TimeLimit {
+                    seconds: 30,
+                    early_ms: 3000,
+                },
+                "the time limit of 30s was reached: asked to end 3s before it",
             ),
         ];
         for (reason, sentence) in cases {

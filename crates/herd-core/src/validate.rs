@@ -5,6 +5,7 @@
 use crate::JobId;
 use crate::spec::{Command, JobSpec, JobType, Launcher, ProcsPerNode, SecretSource};
 use crate::text::quoted;
+use crate::units::Bytes;
 
 /// Characters of a job name, and of other names.
 const MAX_NAME: usize = 253;
@@ -14,6 +15,9 @@ const SHORT_ID: usize = 8;
 
 /// Bytes of one environment value; the kernel refuses 128 KiB and more for one string.
 const MAX_ENV_VALUE: usize = 128 * 1024 - 1;
+
+/// Least memory of a node that a job may ask for.
+const MIN_MEMORY: Bytes = Bytes(16 << 20);
 
 /// Options of sbatch that a job may add; everything that could bypass a quota or another key of
 /// the job file is absent.
@@ -145,6 +149,20 @@ pub fn path(text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Memory of a node. Less than this leaves nothing for what herd itself runs there, which the
+/// kernel would end first.
+pub fn memory(size: Bytes) -> Result<(), Refusal> {
+    if size < MIN_MEMORY {
+        let least = MIN_MEMORY.approximate();
+        return Err(
+            Refusal::new(format!("is less than {least} for a node")).with_hint(format!(
+                "ask for at least {least}; `M` means MiB, `G` means GiB"
+            )),
+        );
+    }
+    Ok(())
+}
+
 /// A container image.
 pub fn image(text: &str) -> Result<(), Refusal> {
     no_control(text)?;
@@ -200,6 +218,16 @@ pub fn command(command: &Command) -> Result<(), Refusal> {
     }
     if nul {
         return Err(Refusal::new("must not contain a NUL character"));
+    }
+    let longest = match command {
+        Command::Shell(text) => text.len(),
+        Command::Argv(argv) => argv.iter().map(String::len).max().unwrap_or(0),
+    };
+    if longest > MAX_ENV_VALUE {
+        return Err(Refusal::new(
+            "has an argument of more than 128 KiB, which no program can be given",
+        )
+        .with_hint("put it into a file, and give the file's name"));
     }
     Ok(())
 }
@@ -406,6 +434,10 @@ pub fn spec(spec: &JobSpec) -> Vec<Conflict> {
             value.map_or(Ok(()), |value| in_range(value, range)),
         );
     }
+    check(
+        "resources.memory".to_owned(),
+        spec.resources.memory.map_or(Ok(()), memory),
+    );
     if let ProcsPerNode::Count(count) = spec.procs_per_node {
         check(
             "procs_per_node".to_owned(),

@@ -193,6 +193,7 @@ mod tests {
         let result = JobResult {
             state: JobState::Succeeded,
             rejection: None,
+            reason: None,
             failure: None,
             exit_code: 0,
             attempts: 1,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use herd_core::JobId;
 use herd_core::result::{JobResult, TaskResult};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::attempt::AttemptDir;
 use crate::error::JobDirError;
@@ -18,6 +18,9 @@ use crate::tasks::{TaskWriter, read_tasks};
 
 /// Task logs per directory: a directory with a hundred thousand entries is slow everywhere.
 const TASKS_PER_DIRECTORY: u32 = 1000;
+
+/// A request in `control.jsonl`.
+const CANCEL: &str = "cancel";
 
 /// Requests read from `control.jsonl` at once, bytes.
 const CONTROL_READ_BYTES: u64 = 1 << 20;
@@ -140,6 +143,19 @@ impl JobDir {
         files::read_lines_after(&path, offset, CONTROL_READ_BYTES)
     }
 
+    /// Asks the driver for the end, for it to find when a signal tells it to look.
+    pub fn request_cancel(&self, by: &str) -> Result<(), JobDirError> {
+        self.append_control(&json!({"request": CANCEL, "by": by}))
+    }
+
+    /// Who asked for the end through [`Self::request_cancel`], where anybody did.
+    pub fn cancel_request(&self) -> Result<Option<String>, JobDirError> {
+        let (requests, _) = self.read_control(0)?;
+        let cancel = requests.iter().find(|request| request["request"] == CANCEL);
+        let by = cancel.map(|request| request["by"].as_str().unwrap_or("a request"));
+        Ok(by.map(str::to_owned))
+    }
+
     /// The directory of attempt `number`, whether or not it exists.
     pub fn attempt(&self, number: u32) -> AttemptDir {
         AttemptDir::new(self.path.join("attempts").join(number.to_string()), number)
@@ -215,6 +231,7 @@ mod tests {
         JobResult {
             state: JobState::Succeeded,
             rejection: None,
+            reason: None,
             failure: None,
             exit_code,
             attempts: 1,
@@ -262,8 +279,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let job = job(&dir);
         assert_eq!(job.read_control(0).unwrap(), (vec![], 0));
-        job.append_control(&serde_json::json!({"request": "cancel"}))
-            .unwrap();
+        assert_eq!(job.cancel_request().unwrap(), None);
+        job.request_cancel("herd cancel").unwrap();
+        assert_eq!(
+            job.cancel_request().unwrap().as_deref(),
+            Some("herd cancel")
+        );
         let (first, offset) = job.read_control(0).unwrap();
         assert_eq!(first.len(), 1);
         let mut file = fs::OpenOptions::new()

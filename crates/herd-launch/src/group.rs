@@ -193,6 +193,15 @@ impl Group {
     /// Asks all processes and their groups to end, and kills those that still run after the grace.
     /// Called again it kills at once (D14). Within a tokio runtime; it does not wait.
     pub fn stop(&mut self, signal: Signal, grace: Duration) {
+        self.ask(signal, grace);
+        if matches!(self.stopping, Stopping::Asked { .. }) {
+            // A stopped process acts on nothing but SIGKILL.
+            self.signal_all(Signal::CONT);
+        }
+    }
+
+    /// As [`Self::stop`] for processes that nobody has stopped, and that would pass a SIGCONT on.
+    pub fn ask(&mut self, signal: Signal, grace: Duration) {
         if self.is_stopping() || grace.is_zero() || signal == Signal::KILL {
             self.kill();
             return;
@@ -203,8 +212,6 @@ impl Group {
         for child in &mut self.children {
             child.mark_stopped();
             let _gone = child.signal_group(signal);
-            // A stopped process acts on nothing but SIGKILL.
-            let _gone = child.signal_group(Signal::CONT);
         }
     }
 

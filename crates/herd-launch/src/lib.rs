@@ -19,4 +19,4 @@ pub use rustix::process::{Pid, Signal};
 
 pub use child::{Child, ExitInfo};
 pub use group::{Group, SpawnAllError};
-pub use spawn::{Output, ProcessSpec, SpawnError, Stdin, spawn, spawn_in_group};
+pub use spawn::{Output, ProcessSpec, SpawnError, Stdin, look_for_program, spawn, spawn_in_group};

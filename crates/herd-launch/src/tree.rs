@@ -100,7 +100,8 @@ pub fn reap_orphans(except: &[Pid]) -> usize {
 pub fn end_all_children(except: &[Pid], term_grace: Duration, bound: Duration) -> Vec<Pid> {
     let me = rustix::process::getpid();
     let my_number = me.as_raw_nonzero().get();
-    let my_group = rustix::process::getpgrp().as_raw_nonzero().get();
+    // 0 where the group was made outside of this PID namespace, which rustix takes for impossible.
+    let my_group = nix::unistd::getpgrp().as_raw();
     let excepted: BTreeSet<i32> = except
         .iter()
         .map(|pid| pid.as_raw_nonzero().get())

@@ -57,6 +57,7 @@ impl Executors {
                 cpus: None,
                 nofile: None,
                 keep_fds: Vec::new(),
+                on_parent_death: Signal::TERM,
             };
             match spawn(spec) {
                 Ok(child) => {

@@ -99,6 +99,7 @@ enum Side {
 
 fn start() -> io::Result<Side> {
     sys::set_subreaper()?;
+    sys::hear_of_children()?;
     // Before the fork, so that none is lost between it and the first wait.
     let blocked: Vec<NixSignal> = PASSED_ON.into_iter().chain([NixSignal::SIGCHLD]).collect();
     let mask = sys::block_signals(&blocked)?;

@@ -297,6 +297,7 @@ impl Common {
             cpus: self.cpus.clone(),
             nofile: None,
             keep_fds: Vec::new(),
+            on_parent_death: Signal::KILL,
         }
     }
 }

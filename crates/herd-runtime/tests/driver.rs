@@ -116,6 +116,7 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
         plan,
         secrets: BTreeMap::new(),
         key,
+        job: job.clone(),
         dir,
         run_log: RunLogWriter::open(job.path()).unwrap(),
         durability: Durability::Process,

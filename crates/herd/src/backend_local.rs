@@ -2,6 +2,7 @@
 //!
 //! It translates between the command line's types and the backend's; it decides nothing.
 
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -9,17 +10,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use herd_backends::local::{self, DriveOptions};
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
 use herd_core::spec::SecretSource;
-use herd_core::units::Span;
+use herd_core::units::{Bytes, Span};
 use herd_jobdir::{Home, JobDir};
 use herd_link::session::Place;
 use herd_runtime::driver::LogGrown;
 use herd_runtime::guard;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::ExpectedError;
 use crate::job_input::JobInput;
@@ -34,9 +37,14 @@ pub(crate) fn facts() -> BackendFacts {
 fn look() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
+    // Those that are leased: what the environment names comes first.
+    let gpus = local::machine::gpus(&|name| std::env::var(name).ok(), Path::new("/dev"));
+    let gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+    let memory = local::machine::memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
     BackendFacts {
+        memory_per_node: memory.map(Bytes),
         memory_enforced: herd_launch::cgroup::Parent::find().is_some(),
-        ..BackendFacts::local(cpus, crate::machine::gpu_devices().usable)
+        ..BackendFacts::local(cpus, gpus)
     }
 }
 
@@ -97,7 +105,7 @@ pub(crate) fn drive_foreground(
 fn drive(
     home: &Home,
     id: JobId,
-    pass_stdin: bool,
+    foreground: bool,
     log_grown: Option<LogGrown>,
 ) -> Result<JobResult, ExpectedError> {
     let dir = home
@@ -105,14 +113,41 @@ fn drive(
         .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
     let options = DriveOptions {
         executor: executor_program()?,
-        pass_stdin,
+        pass_stdin: foreground,
+        waits: foreground.then_some(|text| drop(writeln!(std::io::stderr(), "herd: {text}"))),
         log_grown,
         // A closed stderr is no reason to fail.
         warn: |text| drop(writeln!(std::io::stderr(), "warning: {text}")),
     };
-    runtime()?
-        .block_on(local::drive(home, &dir, &options))
-        .map_err(|error| ExpectedError::failed("run the job", error))
+    let driven = runtime()?.block_on(async {
+        tokio::select! {
+            // The driver first: it watches for signals from its first step on.
+            biased;
+            driven = local::drive(home, &dir, &options) => driven,
+            never = tell_of_grace(&dir, pass_stdin) => match never {},
+        }
+    });
+    driven.map_err(|error| ExpectedError::failed("run the job", error))
+}
+
+/// How long after Ctrl-C a job that has not ended is a surprise.
+const SURPRISE: Duration = Duration::from_secs(1);
+
+/// Says once, some time after Ctrl-C to a foreground job, that its ranks may still take their time.
+async fn tell_of_grace(dir: &JobDir, foreground: bool) -> Infallible {
+    let interrupts = foreground.then(|| signal(SignalKind::interrupt()));
+    if let Some(Ok(mut interrupts)) = interrupts {
+        interrupts.recv().await;
+        tokio::time::sleep(SURPRISE).await;
+        let plan = dir.attempt(1).read_plan().ok().flatten();
+        let grace = plan.map_or_else(String::new, |plan| format!(" for up to {}", plan.grace));
+        // A closed stderr is no reason to fail.
+        drop(writeln!(
+            std::io::stderr(),
+            "herd: waits{grace} until the ranks have ended; Ctrl-C again kills them"
+        ));
+    }
+    std::future::pending().await
 }
 
 /// The small binary where it stands beside this one, else this one.

@@ -7,6 +7,7 @@ mod live;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use live::{Herd, alive, assert_code, eventually, pid_of, pids, signal, stderr, stdout};
 
@@ -318,5 +319,35 @@ fn read_until(from: &mut fs::File, seen: &mut Vec<u8>, text: &str) {
             String::from_utf8_lossy(seen)
         );
         seen.extend_from_slice(&piece[..length]);
+    }
+}
+
+#[test]
+fn a_job_handed_in_a_moment_ago_is_waited_for() {
+    let herd = Herd::new();
+    for _ in 0..5 {
+        assert_code(&herd.run(&["submit", "-N", "2", "--", "sleep", "600"]), 0);
+        let output = herd.run(&["exec", "last", "--node", "1", "--", "echo", "there"]);
+        assert_code(&output, 0);
+        assert_eq!(stdout(&output), "there\n");
+        assert_code(&herd.run(&["cancel", "last"]), 0);
+    }
+    // One that waits for another job says so at once.
+    assert_code(
+        &herd.run(&["submit", "-J", "first", "--", "sleep", "600"]),
+        0,
+    );
+    herd.file("job.yaml", "after: [first]\nrun: 'true'\n");
+    assert_code(&herd.run(&["submit", "-J", "second", "job.yaml"]), 0);
+    eventually("it waits", || {
+        stdout(&herd.run(&["why", "second"])).contains("waits for job")
+    });
+    let begun = Instant::now();
+    let output = herd.run(&["exec", "second", "--", "true"]);
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("QUEUED"), "{}", stderr(&output));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    for job in ["second", "first"] {
+        assert_code(&herd.run(&["cancel", job]), 0);
     }
 }

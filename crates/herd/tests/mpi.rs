@@ -8,6 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use live::{Herd, alive, assert_code, eventually, pid_of, pids, signal, stderr, stdout};
 
@@ -265,4 +266,43 @@ fn the_directory_of_the_sockets_is_removed() {
     let user = fs::metadata(herd.path("")).unwrap().uid();
     let directory = std::env::temp_dir().join(format!("herd-{user}"));
     assert!(!directory.join(format!("{id}-1")).exists());
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_job_at_once_and_the_launcher_adds_nothing() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let run = job(
+            &herd,
+            library,
+            2,
+            1,
+            "[ $HERD_RANK = 0 ] || exec sleep 600; exit 3",
+        );
+        let begun = Instant::now();
+        let output = herd.run(&["run", &run]);
+        assert_code(&output, 3);
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            begun.elapsed()
+        );
+        let said = stdout(&output) + &stderr(&output);
+        for noise in ["mpirun)", "ctrl-c", "signal 18"] {
+            assert!(!said.contains(noise), "{library}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_found_out_before_the_launcher_starts() {
+    let herd = Herd::new();
+    let plain = herd.file("plain", "no program");
+    for (program, code) in [("./nothere", 127), (plain.to_str().unwrap(), 126)] {
+        let output = herd.run(&["run", "--type", "mpi", "-N", "2", "--", program]);
+        assert_code(&output, code);
+        let said = stdout(&output) + &stderr(&output);
+        assert!(said.contains("rank 0 could not start on node0"), "{said}");
+        assert!(!said.contains("mpirun"), "{said}");
+    }
 }

@@ -53,6 +53,31 @@ fn i13_a_job_over_its_memory_is_ended_by_the_kernel_and_the_failure_says_so() {
 }
 
 #[test]
+fn i13_memory_that_no_job_can_have_is_refused_in_file_and_flag() {
+    let herd = Herd::new();
+    for (size, part) in [
+        ("1000000GiB", "asks for 1000000GiB, and local has "),
+        ("10", "needs a unit: `10M` or `10G`"),
+        ("1M", "is less than 16MiB"),
+        ("0M", "is less than 16MiB"),
+    ] {
+        herd.file(
+            "job.yaml",
+            &format!("resources: {{memory: {size}}}\nrun: 'true'\n"),
+        );
+        for command in [
+            ["run", "job.yaml"].as_slice(),
+            &["run", "--mem", size, "--", "true"],
+        ] {
+            let output = herd.run(command);
+            assert_code(&output, 2);
+            let said = stderr(&output);
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}
+
+#[test]
 fn only_the_node_over_its_memory_is_blamed() {
     let herd = Herd::new();
     if !enforced(&herd) {

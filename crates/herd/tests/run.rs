@@ -6,6 +6,7 @@ mod live;
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use live::{Herd, assert_code, eventually, pid_of, signal, stderr, stdout};
 
@@ -37,7 +38,16 @@ fn i8_exit_codes_reach_the_caller() {
 #[test]
 fn i8_the_time_limit_is_124() {
     let herd = Herd::new();
-    assert_code(&herd.run(&["run", "-t", "2s", "--", "sleep", "600"]), 124);
+    let begun = Instant::now();
+    let output = herd.run(&["run", "-t", "3s", "--", "sleep", "600"]);
+    assert_code(&output, 124);
+    // The program has the time that was asked for, all but a tenth.
+    assert!(begun.elapsed() >= Duration::from_millis(2700));
+    let said = stderr(&output);
+    assert!(
+        said.contains("limit of 3s was reached: asked to end 300ms before it"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -396,5 +406,59 @@ fn every_phase_has_the_variables_of_herd_and_of_skypilot() {
     assert_eq!(ranks, ["0/0", "1/1", "2/0", "3/1"]);
     for (node, first) in [("setup.0", "0\n"), ("setup.1", "2\n")] {
         assert_eq!(fs::read_to_string(herd.path(node)).unwrap(), first);
+    }
+}
+
+#[test]
+fn counts_and_times_are_those_of_the_whole_job() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "retry: {max: 1, on: [rank-failed], backoff: 1s}\nrun: exit 3\n",
+    );
+    let output = herd.run(&["run", "job.yaml"]);
+    assert_code(&output, 3);
+    let said = stderr(&output);
+    assert!(
+        said.contains("attempt 1 failed, retries after 1 s: rank 0 failed first"),
+        "{said}"
+    );
+    let last = said.lines().find(|line| line.contains("in 2 attempts"));
+    let last = last.unwrap_or_else(|| panic!("{said}"));
+    // Both attempts took milliseconds; the pause between them is time of the job.
+    assert!(!last.contains(" ms in 2 attempts"), "{last}");
+    assert_code(&herd.run(&["run", "--", "no-such-program-anywhere"]), 127);
+    let status = stdout(&herd.run(&["status", "last"]));
+    let rank = status
+        .lines()
+        .find(|line| line.starts_with("0 ") && line.contains("127"));
+    assert!(rank.is_some_and(|line| line.contains(" - ")), "{status}");
+}
+
+#[test]
+fn a_failure_that_retry_does_not_name_says_what_would() {
+    let herd = Herd::new();
+    for (rule, part) in [
+        (
+            "{max: 2}",
+            "without `retry.on` only node-lost and driver-lost are",
+        ),
+        (
+            "{max: 2, on: [time-limit]}",
+            "`retry.on` names only time-limit",
+        ),
+    ] {
+        for array in ["", "array: 0-1\n"] {
+            herd.file("job.yaml", &format!("retry: {rule}\n{array}run: exit 3\n"));
+            let output = herd.run(&["run", "job.yaml"]);
+            assert_code(&output, 3);
+            let whole = format!("not retried: {part}; this was rank-failed, or \"exit:3\"");
+            let said = stderr(&output);
+            assert!(said.contains(&whole), "{said}");
+            for question in ["why", "status"] {
+                let answer = stdout(&herd.run(&[question, "last"]));
+                assert!(answer.contains(&whole), "{answer}");
+            }
+        }
     }
 }

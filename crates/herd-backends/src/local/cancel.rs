@@ -94,6 +94,8 @@ pub async fn cancel(
     if driver.liveness() != Liveness::Alive {
         return Err(no_driver());
     }
+    // A signal alone would be anybody's.
+    job.request_cancel(by)?;
     let pid = i32::try_from(driver.pid).unwrap_or(0);
     let pid = Pid::from_raw(pid);
     kill(pid, Signal::SIGTERM).map_err(|source| CancelError::Signal {

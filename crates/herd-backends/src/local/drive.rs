@@ -5,16 +5,18 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use herd_core::event::EventKind;
 use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult, TaskCounts};
 use herd_core::retry::{self, Decision};
+use herd_core::sentence;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError, tasks};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, LogGrown};
+use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, NodePlan, asked_by_signal};
 use herd_runtime::signals::Signals;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
@@ -22,7 +24,7 @@ use tokio::time::{Instant, sleep_until};
 use super::DURABILITY;
 use super::leases::LeaseError;
 use super::machine;
-use super::waits::{Waited, lease, note_queued, wait_for_others};
+use super::waits::{Waited, Waits, lease, note, note_queued, wait_for_others};
 
 /// How long executors of this machine may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,6 +37,8 @@ pub struct DriveOptions {
     pub pass_stdin: bool,
     /// Tells the user of something that does not end the job.
     pub warn: fn(&str),
+    /// Tells the user what the job waits for, where somebody waits for it.
+    pub waits: Option<fn(&str)>,
     /// Who is told when the job's merged log has grown.
     pub log_grown: Option<LogGrown>,
 }
@@ -109,6 +113,7 @@ pub async fn drive(
                 &JobResult {
                     state: JobState::Failed,
                     rejection: None,
+                    reason: None,
                     failure: Some(failure),
                     exit_code: exit::HERD_FAILED,
                     attempts: 1,
@@ -156,41 +161,45 @@ async fn attempts(
             Some(_) => JobState::Failed,
         },
         rejection: None,
+        reason: None,
         exit_code: end.as_ref().map_or(exit::CANCELLED, |end| end.exit_code),
         failure: end.and_then(|end| end.failure),
         attempts,
         ended_ms: clock.now_ms(),
         tasks: None,
     };
-    let cancelled = |signal: i32, attempts: u32| JobResult {
-        exit_code: 128u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
-        ..done(None, attempts)
+    // Asked for by a signal while nothing runs, before attempt `next`.
+    let cancelled = |signal: i32, next: &AttemptDir| -> Result<JobResult, DriveError> {
+        let (by, exit_code) = asked_by_signal(job, signal);
+        note(next, &clock, EventKind::CancelRequested { by })?;
+        Ok(JobResult {
+            exit_code,
+            ..done(None, next.number() - 1)
+        })
     };
-    match wait_for_others(home, &plan, first, signals, &clock).await? {
+    let in_vain = |reason: String| JobResult {
+        reason: Some(reason),
+        ..done(None, 0)
+    };
+    let mut waits = Waits::new(&clock, options.waits);
+    match wait_for_others(home, &plan, first, signals, &mut waits).await? {
         Waited::Ready(()) => {}
-        Waited::Cancelled(signal) => return Ok(cancelled(signal, 0)),
-        Waited::InVain => return Ok(done(None, 0)),
+        Waited::Cancelled(signal) => return cancelled(signal, first),
+        Waited::InVain(reason) => return Ok(in_vain(reason)),
     }
     loop {
         let dir = job.attempt(plan.attempt);
         dir.create()?;
-        let (nodes, _lease) = match lease(&plan, &dir, signals, &clock).await? {
+        let (nodes, _lease) = match lease(&plan, &dir, signals, &mut waits).await? {
             Waited::Ready(leased) => leased,
-            Waited::Cancelled(signal) => return Ok(cancelled(signal, plan.attempt - 1)),
-            Waited::InVain => return Ok(done(None, plan.attempt - 1)),
+            Waited::Cancelled(signal) => return cancelled(signal, &dir),
+            Waited::InVain(reason) => return Ok(in_vain(reason)),
         };
-        for node in &nodes {
-            dir.setup_log(&node.name)?;
-        }
-        if let Some(array) = &plan.array {
-            job.create_task_dirs(&array.indices)?;
-        }
-        for rank in 0..plan.world_size() {
-            dir.create_rank(rank)?;
-        }
+        make_room(job, &dir, &plan, &nodes)?;
         let attempt = Attempt {
             secrets: secrets.clone(),
             key: key.clone(),
+            job: job.clone(),
             dir: dir.clone(),
             durability: DURABILITY,
             run_log: RunLogWriter::open(job.path())?,
@@ -242,12 +251,38 @@ async fn attempts(
         next.write_plan(&plan, DURABILITY)?;
         let why = format!("retries after {} s", backoff.as_duration().as_secs_f32());
         note_queued(&next, &clock, &why)?;
+        if let (Some(tell), Some(failure)) = (options.waits, failure) {
+            let failed = sentence::failure(failure, &|node| format!("node{node}"));
+            tell(&format!(
+                "attempt {} failed, {why}: {failed}",
+                plan.attempt - 1
+            ));
+        }
         let until = Instant::now() + backoff.as_duration();
         tokio::select! {
             () = sleep_until(until) => {}
-            signal = signals.next() => return Ok(cancelled(signal, plan.attempt - 1)),
+            signal = signals.next() => return cancelled(signal, &next),
         }
     }
+}
+
+/// Makes what an attempt writes into: logs of nodes, ranks and tasks.
+fn make_room(
+    job: &JobDir,
+    dir: &AttemptDir,
+    plan: &Plan,
+    nodes: &[NodePlan],
+) -> Result<(), DriveError> {
+    for node in nodes {
+        dir.setup_log(&node.name)?;
+    }
+    if let Some(array) = &plan.array {
+        job.create_task_dirs(&array.indices)?;
+    }
+    for rank in 0..plan.world_size() {
+        dir.create_rank(rank)?;
+    }
+    Ok(())
 }
 
 /// Tasks by outcome, for an array.

@@ -3,6 +3,7 @@
 //! The driver is a process of the user: the foreground one of `herd run`, or the detached one of
 //! `herd submit`. There is no server; the job directory holds everything.
 
+mod announce;
 pub mod cancel;
 pub mod drive;
 pub mod exec;
@@ -11,6 +12,7 @@ pub mod machine;
 pub mod submit;
 mod waits;
 
+pub use announce::Announcer;
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
 pub use exec::{ExecError, exec};

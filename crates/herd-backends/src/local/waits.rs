@@ -1,7 +1,7 @@
 //! What a local job waits for before it runs: other jobs, and the CPUs and GPUs that it asks for.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use herd_core::event::{Event, EventKind};
 use herd_core::plan::Plan;
@@ -15,6 +15,7 @@ use herd_runtime::driver::NodePlan;
 use herd_runtime::signals::Signals;
 use tokio::time::timeout;
 
+use super::announce::Announcer;
 use super::drive::DriveError;
 use super::leases::{DIRECTORY_VARIABLE, Lease, Leases, Need, Stock, Ticket};
 use super::machine::{self, Machine};
@@ -22,14 +23,50 @@ use super::machine::{self, Machine};
 /// How often a waiting job looks whether it may start.
 const QUEUE_POLL: Duration = Duration::from_millis(200);
 
+/// Names the job that a command runs in.
+const JOB_VARIABLE: &str = "HERD_JOB_ID";
+
 /// How waiting ended.
 pub(super) enum Waited<T> {
     /// Go on.
     Ready(T),
     /// A signal asked for the job's end.
     Cancelled(i32),
-    /// What was waited for can not come any more.
-    InVain,
+    /// What was waited for can not come any more, and why.
+    InVain(String),
+}
+
+/// What the job waits for, as its records and its user are told.
+pub(super) struct Waits<'a> {
+    clock: &'a Clock,
+    noted: String,
+    announcer: Announcer,
+    tell: Option<fn(&str)>,
+}
+
+impl<'a> Waits<'a> {
+    pub(super) fn new(clock: &'a Clock, tell: Option<fn(&str)>) -> Self {
+        Self {
+            clock,
+            noted: String::new(),
+            announcer: Announcer::new(Instant::now()),
+            tell,
+        }
+    }
+
+    /// To be called as long as the job waits.
+    fn note(&mut self, dir: &AttemptDir, why: &str) -> Result<(), DriveError> {
+        if why != self.noted {
+            note_queued(dir, self.clock, why)?;
+            why.clone_into(&mut self.noted);
+        }
+        if let Some(tell) = self.tell
+            && self.announcer.is_news(why, Instant::now())
+        {
+            tell(why);
+        }
+        Ok(())
+    }
 }
 
 /// Waits until the jobs of `after` have ended as they must.
@@ -38,7 +75,7 @@ pub(super) async fn wait_for_others(
     plan: &Plan,
     dir: &AttemptDir,
     signals: &mut Signals,
-    clock: &Clock,
+    waits: &mut Waits<'_>,
 ) -> Result<Waited<()>, DriveError> {
     for after in &plan.after {
         let Ok(id) = home.select(&after.job) else {
@@ -48,19 +85,25 @@ pub(super) async fn wait_for_others(
             });
         };
         let other = home.open(id)?;
-        let mut noted = false;
+        let why = format!("waits for job {}", id.short());
         let result = loop {
             if let Some(result) = other.read_result()? {
                 break result;
             }
+            if !other.path().is_dir() {
+                let why = format!("job {}, which it was to run after, was removed", id.short());
+                let ended = EventKind::Job {
+                    state: JobState::Cancelled,
+                    why: Some(why.clone()),
+                };
+                note(dir, waits.clock, ended)?;
+                return Ok(Waited::InVain(why));
+            }
             // One whose driver died has ended, too, and nobody else may be there to say so.
-            if let Some(result) = finish_lost(&other, clock.now_ms())? {
+            if let Some(result) = finish_lost(&other, waits.clock.now_ms())? {
                 break result;
             }
-            if !noted {
-                note_queued(dir, clock, &format!("waits for job {}", id.short()))?;
-                noted = true;
-            }
+            waits.note(dir, &why)?;
             if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
                 return Ok(Waited::Cancelled(signal));
             }
@@ -71,16 +114,21 @@ pub(super) async fn wait_for_others(
             AfterWhen::Any => true,
         };
         if !fits {
-            let text = format!(
-                "job {} ended {}: this job does not run",
+            let wants = match after.when {
+                AfterWhen::Failed => "fails",
+                AfterWhen::Ok | AfterWhen::Any => "succeeds",
+            };
+            let why = format!(
+                "job {} ended {}, and this one runs only if that {wants}",
                 id.short(),
                 result.state
             );
-            dir.event_writer()?.write(&Event {
-                time_ms: clock.now_ms(),
-                kind: EventKind::Warning { text },
-            })?;
-            return Ok(Waited::InVain);
+            let ended = EventKind::Job {
+                state: JobState::Cancelled,
+                why: Some(why.clone()),
+            };
+            note(dir, waits.clock, ended)?;
+            return Ok(Waited::InVain(why));
         }
     }
     Ok(Waited::Ready(()))
@@ -91,7 +139,7 @@ pub(super) async fn lease(
     plan: &Plan,
     dir: &AttemptDir,
     signals: &mut Signals,
-    clock: &Clock,
+    waits: &mut Waits<'_>,
 ) -> Result<Waited<(Vec<NodePlan>, Option<Lease>)>, DriveError> {
     let names = (0..plan.nodes).map(|index| format!("node{index}"));
     // Where no group is writable, memory is accounting only, which `render` and `run` have said.
@@ -121,6 +169,9 @@ pub(super) async fn lease(
         user: std::env::var("USER").unwrap_or_default(),
         priority: plan.priority,
         created_ms: plan.job.created_ms().unwrap_or(0),
+        inside: std::env::var(JOB_VARIABLE)
+            .ok()
+            .and_then(|id| id.parse().ok()),
         need,
     };
     let stock = Stock {
@@ -128,16 +179,11 @@ pub(super) async fn lease(
         cpus: machine.cpus,
     };
     let mut waiting = Leases::open(directory.as_deref())?.enqueue(ticket, stock)?;
-    let mut noted = String::new();
     let lease = loop {
         if let Some(lease) = waiting.try_acquire()? {
             break lease;
         }
-        let why = waiting.why()?;
-        if why != noted {
-            note_queued(dir, clock, &why)?;
-            noted = why;
-        }
+        waits.note(dir, &waiting.why()?)?;
         if let Ok(signal) = timeout(QUEUE_POLL, signals.next()).await {
             return Ok(Waited::Cancelled(signal));
         }
@@ -174,12 +220,18 @@ fn share<T: Clone>(all: &[T], index: usize, each: u32) -> Vec<T> {
 /// a signal to this process is how a job is cancelled.
 pub(super) fn note_queued(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), DriveError> {
     dir.write_driver(&DriverInfo::of_this_process(String::new()))?;
+    let queued = EventKind::Job {
+        state: JobState::Queued,
+        why: Some(why.to_owned()),
+    };
+    note(dir, clock, queued)
+}
+
+/// Writes an event of a time when no attempt is under way.
+pub(super) fn note(dir: &AttemptDir, clock: &Clock, kind: EventKind) -> Result<(), DriveError> {
     dir.event_writer()?.write(&Event {
         time_ms: clock.now_ms(),
-        kind: EventKind::Job {
-            state: JobState::Queued,
-            why: Some(why.to_owned()),
-        },
+        kind,
     })?;
     Ok(())
 }

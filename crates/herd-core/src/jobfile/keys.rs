@@ -77,7 +77,7 @@ pub const JOB: &[Key] = &[
     key(
         "name",
         Shape::Text,
-        "Name shown to people; derived from the command where absent.",
+        "Name shown to people; that of the file or the program where absent.",
     ),
     key(
         "type",

@@ -47,13 +47,25 @@ fn positive_size(reader: &mut Reader, fields: &Fields<'_>, name: &str) -> Option
     None
 }
 
+fn memory(reader: &mut Reader, fields: &Fields<'_>) -> Option<Bytes> {
+    let size: Bytes = reader.parsed(fields, "memory")?;
+    let (node, path) = fields.get("memory")?;
+    match validate::memory(size) {
+        Ok(()) => Some(size),
+        Err(refusal) => {
+            reader.fault(node, &path, refusal);
+            None
+        }
+    }
+}
+
 pub(super) fn resources(reader: &mut Reader, fields: &Fields<'_>) -> Resources {
     let Some(fields) = section(reader, fields, "resources", keys::RESOURCES) else {
         return Resources::default();
     };
     Resources {
         cpus: reader.integer(&fields, "cpus"),
-        memory: positive_size(reader, &fields, "memory"),
+        memory: memory(reader, &fields),
         gpus: reader.integer(&fields, "gpus"),
         gpu_type: reader.checked(&fields, "gpu_type", validate::name),
     }

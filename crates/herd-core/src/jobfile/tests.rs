@@ -273,9 +273,14 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("run: a\nimage: a b", "image", "is not an image"),
     ("run: a\nworkdir: ~/x", "workdir", "not expanded"),
     (
-        "run: a\nresources: {memory: 0}",
+        "run: a\nresources: {memory: 10}",
         "resources.memory",
-        "more than nothing",
+        "needs a unit",
+    ),
+    (
+        "run: a\nresources: {memory: 0M}",
+        "resources.memory",
+        "less than 16MiB",
     ),
     (
         "run: a\nresources: {cpus: 0}",

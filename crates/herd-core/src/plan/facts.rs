@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobId;
 use crate::spec::{After, SetupOn};
+use crate::units::Bytes;
 
 /// What sort of backend it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub struct BackendFacts {
     pub gpus_per_node: Option<u32>,
     /// CPUs of one node (local: of the machine); absent where unknown.
     pub cpus_per_node: Option<u32>,
+    /// Memory of one node (local: of the machine); absent where unknown.
+    pub memory_per_node: Option<Bytes>,
     /// Whether a memory limit can be enforced.
     pub memory_enforced: bool,
     /// Most nodes of one job; absent where unknown.
@@ -54,6 +57,9 @@ pub struct BackendFacts {
     pub tenants: bool,
 }
 
+/// Emulated nodes of one machine: each is a process, and all are started before the first rank.
+const LOCAL_NODES: u32 = 1024;
+
 impl BackendFacts {
     /// This machine, with so many CPUs and GPUs.
     pub fn local(cpus: u32, gpus: u32) -> Self {
@@ -66,8 +72,9 @@ impl BackendFacts {
             setup_on: SetupOn::First,
             gpus_per_node: Some(gpus),
             cpus_per_node: Some(cpus),
+            memory_per_node: None,
             memory_enforced: false,
-            max_nodes: None,
+            max_nodes: Some(LOCAL_NODES),
             images: false,
             datasets: false,
             checkpoints: false,

@@ -88,6 +88,17 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// How long before the time limit the ranks are asked to end, so that the grace is within it:
+    /// the whole grace where they save a checkpoint in it, else at most a tenth of the limit, since
+    /// most programs need little to end and all want the time that they asked for.
+    pub fn time_limit_margin(&self) -> Option<Span> {
+        let limit = self.walltime?;
+        let most = limit.ms / if self.checkpoint.is_some() { 2 } else { 10 };
+        Some(Span {
+            ms: self.grace.ms.min(most),
+        })
+    }
+
     /// Ranks of all nodes together. A Ray job has one, its entry point on node 0.
     pub fn world_size(&self) -> u32 {
         match self.job_type {

@@ -1,6 +1,7 @@
 //! Names and paths that a job leaves to be worked out.
 
 use crate::spec::{Command, JobSpec};
+use crate::validate::job_name;
 
 /// Characters of a derived name.
 const MAX_DERIVED_NAME: usize = 63;
@@ -28,7 +29,23 @@ pub(super) fn absolute(cwd: &str, path: &str) -> String {
     }
 }
 
-/// The job's name: its own, else the program's, else the file's, else `job`.
+/// Names of files that say nothing about the job in them.
+const PLAIN_FILES: &[&str] = &["job", "task", "stdin", "fd"];
+
+/// Words of a shell's grammar before a command.
+const SHELL_WORDS: &[&str] = &[
+    "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}", "(", ")",
+    "time", "exec", "nohup",
+];
+
+/// Commands that say less about a script than another one in it.
+const SMALL_COMMANDS: &[&str] = &[
+    "for", "case", "esac", "function", "echo", "printf", "cd", "set", "export", "source", ".", "[",
+    "[[", "]", "test", "true", "false", "trap", "ulimit", "umask", "mkdir", "module", "sleep",
+    "exit", "wait", "local", "declare", "shift", "read", "touch", ":",
+];
+
+/// The job's name: its own, else the file's, else the program's, else `job`.
 pub fn display_name(spec: &JobSpec, file_name: Option<&str>) -> String {
     if let Some(name) = &spec.name {
         return name.clone();
@@ -42,12 +59,18 @@ pub fn display_name(spec: &JobSpec, file_name: Option<&str>) -> String {
         let base = name.rsplit('/').next().unwrap_or(name);
         base.rsplit_once('.').map_or(base, |(stem, _)| stem)
     });
-    [program, file]
+    let telling = file.filter(|stem| !PLAIN_FILES.contains(stem));
+    let name = [telling, program, file]
         .into_iter()
         .flatten()
         .map(sanitised)
         .find(|name| !name.is_empty())
-        .unwrap_or_else(|| "job".to_owned())
+        .unwrap_or_else(|| "job".to_owned());
+    // A program may be called `last`, which chooses another job.
+    match job_name(&name) {
+        Ok(()) => name,
+        Err(_) => format!("job-{name}"),
+    }
 }
 
 /// The first word of a command that is a program rather than a variable or a comment.
@@ -62,12 +85,26 @@ fn program(command: &Command) -> Option<&str> {
     }
 }
 
+/// The program that tells most about a script: the first that is more than a small help. No shell is
+/// asked; what is in quotes may be taken for a command, which only makes a worse name.
 fn first_program(text: &str) -> Option<&str> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .flat_map(str::split_whitespace)
-        .find(|word| !word.contains('='))
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.starts_with('#'));
+    let commands = lines.flat_map(|line| line.split([';', '&', '|']));
+    let mut programs = commands.filter_map(|command| {
+        let words = command.split_whitespace();
+        let mut words = words.skip_while(|word| SHELL_WORDS.contains(word) || word.contains('='));
+        words.next()
+    });
+    let is_small = |word: &str| {
+        let letters = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+        SMALL_COMMANDS.contains(&word) || !word.chars().all(letters)
+    };
+    let first = programs.next()?;
+    if !is_small(first) {
+        return Some(first);
+    }
+    Some(programs.find(|word| !is_small(word)).unwrap_or(first))
 }
 
 /// The last part of a path, with nothing in it that a name may not have.
@@ -85,4 +122,41 @@ fn sanitised(text: &str) -> String {
         })
         .collect();
     safe.trim_matches(['-', '.']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(text: &str, file: Option<&str>) -> String {
+        let spec = JobSpec {
+            run: Some(Command::Shell(text.to_owned())),
+            ..JobSpec::default()
+        };
+        display_name(&spec, file)
+    }
+
+    #[test]
+    fn a_script_is_named_after_what_it_runs_and_a_file_names_its_job() {
+        for (text, name) in [
+            ("python train.py --lr 1", "python"),
+            ("# comment\nLR=1 ./train.sh x", "train.sh"),
+            ("set -e\ncd x && python a.py", "python"),
+            ("if [ $A = 1 ]; then echo no; exit 3; fi; /bin/work", "work"),
+            ("for i in 1 2; do gmx mdrun; done", "gmx"),
+            ("echo hi", "echo"),
+            ("echo \"a; b\"", "echo"),
+            ("last", "job-last"),
+            ("", "job"),
+        ] {
+            assert_eq!(named(text, None), name, "{text}");
+        }
+        assert_eq!(
+            named("python a.py", Some("dir/night.run.yaml")),
+            "night.run"
+        );
+        assert_eq!(named("python a.py", Some("dir/job.yaml")), "python");
+        assert_eq!(named("python a.py", Some("/dev/stdin")), "python");
+        assert_eq!(named("", Some("job.yaml")), "job");
+    }
 }

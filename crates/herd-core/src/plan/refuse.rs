@@ -6,7 +6,9 @@ use thiserror::Error;
 use super::facts::{BackendFacts, BackendKind};
 use super::resolve::procs_and_gpus;
 use super::starter;
-use crate::spec::{JobSpec, JobType, ProcsPerNode};
+use crate::spec::{JobSpec, JobType, ProcsPerNode, RetryOn};
+use crate::state::FailureKind;
+use crate::units::Bytes;
 use crate::validate;
 
 /// A key that the backend cannot honour, or that contradicts another.
@@ -49,6 +51,18 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
     if let Some((reason, hint)) = own_starter(spec) {
         refuse("run", reason, hint);
     }
+    let asks_for_lost_drivers = spec
+        .retry
+        .as_ref()
+        .is_some_and(|retry| retry.on.contains(&RetryOn::Reason(FailureKind::DriverLost)));
+    if facts.kind == BackendKind::Local && asks_for_lost_drivers {
+        let reason = format!("{place} has nobody who could retry after `driver-lost`");
+        refuse(
+            "retry.on",
+            reason,
+            "remove it there, and submit the job again",
+        );
+    }
     if spec.image.is_some() && !facts.images {
         let hint = "remove `image`, or choose a backend that runs containers";
         refuse("image", format!("{place} runs no containers"), hint);
@@ -75,6 +89,21 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
             refuse(key, reason, "remove it, or submit through a server");
         }
     }
+    refused.extend(amounts(spec, facts));
+    refused
+}
+
+/// Amounts that the place does not have.
+fn amounts(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported> {
+    let mut refused = Vec::new();
+    let place = &facts.name;
+    let mut refuse = |key: &str, reason: String, hint: &str| {
+        refused.push(Unsupported {
+            key: key.to_owned(),
+            reason,
+            hint: hint.to_owned(),
+        });
+    };
     if let Some(most) = facts.max_nodes.filter(|most| spec.nodes > *most) {
         refuse(
             "nodes",
@@ -121,6 +150,18 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
         spec.resources.gpus,
         facts.gpus_per_node,
     );
+    let memory = spec.resources.memory.map_or(0, |memory| memory.0);
+    let together = Bytes(memory.saturating_mul(sharing));
+    if let Some(most) = facts.memory_per_node.filter(|most| together > *most) {
+        let (asked, most) = (together.approximate(), most.approximate());
+        let reason = format!("asks for {asked}, and {place} has {most}");
+        let hint = if sharing > 1 {
+            "ask for less, or for fewer nodes: on one machine they share it"
+        } else {
+            "ask for less"
+        };
+        refuse("resources.memory", reason, hint);
+    }
     if spec.procs_per_node == ProcsPerNode::Gpu && procs_and_gpus(spec, facts).0 == 0 {
         let reason =
             format!("is `gpu`, but the number of GPUs per node on {place} is 0 or unknown");

@@ -97,6 +97,12 @@ pub fn notes(spec: &JobSpec, facts: &BackendFacts, submission: &Submission) -> V
     if spec.job_type == JobType::Ray && facts.kind == BackendKind::Local {
         notes.push(RAY_LISTENS.to_owned());
     }
+    if let (Some(wanted), BackendKind::Local) = (&spec.resources.gpu_type, facts.kind) {
+        notes.push(format!(
+            "resources.gpu_type: {} does not ask its GPUs whether they are {wanted}",
+            facts.name
+        ));
+    }
     for name in spec
         .env_from
         .iter()

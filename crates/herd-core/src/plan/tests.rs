@@ -157,3 +157,62 @@ fn a_plan_survives_its_file_format() {
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
 }
+
+#[test]
+fn most_of_the_time_limit_is_the_programs_unless_it_saves_a_checkpoint() {
+    let margin = |text: &str, facts: &BackendFacts| {
+        let submission = Submission::first(JobId::generate(), "/w");
+        let plan = plan(&spec(text), facts, submission).unwrap();
+        plan.time_limit_margin().map(|margin| margin.ms)
+    };
+    let local = BackendFacts::local(1, 0);
+    for (limit, ms) in [
+        ("2s", 200),
+        ("30s", 3000),
+        ("1m40s", 10_000),
+        ("2h", 10_000),
+    ] {
+        let text = format!("run: a\nwalltime: {limit}");
+        assert_eq!(margin(&text, &local), Some(ms), "{limit}");
+    }
+    assert_eq!(margin("run: a", &local), None);
+    let saves = BackendFacts {
+        checkpoints: true,
+        ..local
+    };
+    for (limit, ms) in [("2m", 60_000), ("2h", 180_000)] {
+        let text =
+            format!("run: a\nwalltime: {limit}\ncheckpoint: {{protocol: torch-rank, grace: 180s}}");
+        assert_eq!(margin(&text, &saves), Some(ms), "{limit}");
+    }
+}
+
+#[test]
+fn i13_more_memory_than_there_is_and_too_little_to_run_are_refused() {
+    let facts = BackendFacts {
+        memory_per_node: Some(crate::units::Bytes(4 << 30)),
+        ..BackendFacts::local(1, 0)
+    };
+    let refused = |text: &str| {
+        let submission = Submission::first(JobId::generate(), "/w");
+        let refused = plan(&spec(text), &facts, submission).err();
+        refused.map(|all| all[0].to_string())
+    };
+    assert_eq!(refused("run: a\nresources: {memory: 4GiB}"), None);
+    assert_eq!(
+        refused("run: a\nnodes: 2\nresources: {memory: 3GiB}").as_deref(),
+        Some("resources.memory: asks for 6GiB, and local has 4GiB")
+    );
+    let little = JobSpec {
+        run: Some(Command::Shell("a".to_owned())),
+        resources: Resources {
+            memory: Some(crate::units::Bytes(1 << 20)),
+            ..Resources::default()
+        },
+        ..JobSpec::default()
+    };
+    let submission = Submission::first(JobId::generate(), "/w");
+    let refused = plan(&little, &facts, submission).unwrap_err();
+    assert_eq!(refused[0].key, "resources.memory");
+    assert!(refused[0].hint.contains("at least 16MiB"), "{refused:?}");
+}

@@ -108,11 +108,13 @@ fn memory(reader: &mut Reader, node: &Node) -> Option<Bytes> {
         _ => amount.to_owned(),
     };
     match binary.parse::<Bytes>() {
-        Ok(bytes) if bytes.0 > 0 => Some(bytes),
-        Ok(_) => {
-            reader.fault(node, path, Refusal::new("must be more than nothing"));
-            None
-        }
+        Ok(bytes) => match validate::memory(bytes) {
+            Ok(()) => Some(bytes),
+            Err(refusal) => {
+                reader.fault(node, path, refusal);
+                None
+            }
+        },
         Err(error) => {
             reader.fault(
                 node,

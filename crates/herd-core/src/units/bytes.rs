@@ -7,13 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{UnitError, reject_common, scale, split_while};
 
-const SIZE_FORM: &str = "a size like `32GiB`, `512M` or a number of bytes";
+const SIZE_FORM: &str = "a size like `32GiB` or `512M`";
 const SIZE_UNITS: &str = "B, K, KB, KiB and likewise M, G, T, P";
 
 /// An amount of memory or disk in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
+
+impl Bytes {
+    /// In a few digits, for people: `31.3GiB`. [`Display`](fmt::Display) loses nothing.
+    pub fn approximate(self) -> String {
+        const MIB: u64 = 1 << 20;
+        let (size, unit) = if self.0 >= 1024 * MIB {
+            (1024 * MIB, "GiB")
+        } else {
+            (MIB, "MiB")
+        };
+        let tenths = u128::from(self.0) * 10 / u128::from(size);
+        match (tenths / 10, tenths % 10) {
+            (whole, 0) => format!("{whole}{unit}"),
+            (whole, tenth) => format!("{whole}.{tenth}{unit}"),
+        }
+    }
+}
 
 impl FromStr for Bytes {
     type Err = UnitError;
@@ -28,16 +45,19 @@ impl FromStr for Bytes {
         if number.is_empty() {
             return Err(malformed);
         }
+        if unit.trim().is_empty() {
+            return Err(UnitError::NoSizeUnit(number.to_owned()));
+        }
         let lower = unit.trim().to_ascii_lowercase();
         let mut letters = lower.chars();
         let power = match letters.next() {
-            None | Some('b') => 0,
+            Some('b') => 0,
             Some('k') => 1,
             Some('m') => 2,
             Some('g') => 3,
             Some('t') => 4,
             Some('p') => 5,
-            Some(_) => 6,
+            None | Some(_) => 6,
         };
         let base: u64 = match letters.as_str() {
             "" | "i" | "ib" => 1024,

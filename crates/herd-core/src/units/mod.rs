@@ -1,7 +1,7 @@
 //! Amounts with a unit: memory sizes and spans of time, as people write them.
 //!
-//! A bare number is no span: Slurm would read minutes, most programs seconds. A bare number is a
-//! size in bytes. `G` means `GiB`, as in Slurm; `GB` means 10^9.
+//! A bare number is neither: Slurm would read minutes and mebibytes, most programs seconds and
+//! bytes. `G` means `GiB`, as in Slurm; `GB` means 10^9.
 
 mod bytes;
 mod span;
@@ -22,6 +22,9 @@ pub enum UnitError {
     /// A number without the unit that it needs.
     #[error("needs a unit: `{0}s`, `{0}m` or `{0}h`")]
     NoUnit(String),
+    /// A size without the unit that it needs.
+    #[error("needs a unit: `{0}M` or `{0}G`")]
+    NoSizeUnit(String),
     /// A unit that does not exist.
     #[error("has the unknown unit {}; known are {known}", crate::text::quoted(.unit))]
     UnknownUnit {

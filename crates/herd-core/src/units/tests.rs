@@ -64,7 +64,9 @@ fn reads_sizes() {
     assert_eq!(size("32GB"), 32_000_000_000);
     assert_eq!(size("512M"), 512 << 20);
     assert_eq!(size("1.5T"), 3 << 39);
-    assert_eq!(size("4096"), 4096);
+    assert_eq!(Bytes(32 << 30).approximate(), "32GiB");
+    assert_eq!(Bytes(33_567_547_392).approximate(), "31.2GiB");
+    assert_eq!(Bytes(1 << 20).approximate(), "1MiB");
     assert_eq!(size("4096B"), 4096);
     assert_eq!(size("64 kb"), 64_000);
     for (text, part) in [
@@ -74,7 +76,9 @@ fn reads_sizes() {
         ("1X", "unknown unit"),
         ("1Bi", "unknown unit"),
         ("1GiBs", "unknown unit"),
-        ("1.5", "is not a size"),
+        ("10", "needs a unit: `10M` or `10G`"),
+        ("1.5", "needs a unit: `1.5M` or `1.5G`"),
+        ("1.5B", "is not a size"),
         ("16E", "unknown unit"),
         ("99999999P", "too large"),
     ] {

@@ -31,7 +31,9 @@ impl Facts {
                     .rejection
                     .as_ref()
                     .map(|rejection| rejection.detail.clone())
-                    .or_else(|| self.reason(result.failure.as_ref())),
+                    .or_else(|| self.reason(result.failure.as_ref()))
+                    .or_else(|| result.reason.clone())
+                    .or_else(|| self.asked_for(result.state)),
                 attempt: self.attempt.max(result.attempts),
                 started_ms,
                 ended_ms: Some(result.ended_ms),
@@ -58,6 +60,13 @@ impl Facts {
             None => format!("node{index}"),
         };
         failure.map(|failure| sentence::failure(failure, &name))
+    }
+
+    /// By whom the end of a cancelled job was asked for.
+    fn asked_for(&self, state: JobState) -> Option<String> {
+        let by = self.seen.cancelled_by.as_ref();
+        let by = by.filter(|_| state == JobState::Cancelled)?;
+        Some(format!("asked for by {by}"))
     }
 
     fn unsettled(&self) -> (String, Option<String>) {

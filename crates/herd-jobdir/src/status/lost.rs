@@ -53,6 +53,7 @@ pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDi
     let result = JobResult {
         state,
         rejection: None,
+        reason: None,
         failure: end.failure,
         exit_code: end.exit_code,
         attempts: attempt.number(),

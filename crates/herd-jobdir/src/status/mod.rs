@@ -96,8 +96,8 @@ pub struct RankStatus {
     pub rank: u32,
     /// Node index.
     pub node: u32,
-    /// Its process on that node.
-    pub pid: u32,
+    /// Its process on that node; none where it could not start.
+    pub pid: Option<u32>,
     /// How it ended, once it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<ProcessEnd>,
@@ -121,6 +121,11 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
         facts.liveness = facts.process.as_ref().map(DriverInfo::liveness);
         facts.end = attempt.read_end()?;
         facts.seen = seen::read_seen(attempt)?;
+        if attempt.number() > 1 {
+            // A job has run since its first attempt began.
+            let first = seen::read_seen(&job.attempt(1))?;
+            facts.seen.started_ms = first.started_ms.or(facts.seen.started_ms);
+        }
     }
     if facts.result.is_none() && facts.liveness == Some(Liveness::Dead) {
         // It may have written the result between the first look and its death.

@@ -66,7 +66,7 @@ impl Seen {
                 let status = RankStatus {
                     rank,
                     node,
-                    pid,
+                    pid: Some(pid),
                     end: None,
                     stopped: false,
                 };
@@ -81,7 +81,7 @@ impl Seen {
                 let status = self.ranks.entry(rank).or_insert(RankStatus {
                     rank,
                     node,
-                    pid: 0,
+                    pid: None,
                     end: None,
                     stopped,
                 });

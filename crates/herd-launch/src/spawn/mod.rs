@@ -2,6 +2,7 @@
 //! and adds nothing to the environment it is given.
 
 mod error;
+mod look;
 mod spec;
 mod streams;
 
@@ -17,6 +18,7 @@ use rustix::thread::CpuSet;
 use crate::child::Child;
 use crate::sys::{Exec, ExecFailure, Step};
 pub use error::SpawnError;
+pub use look::look_for_program;
 pub use spec::{Output, ProcessSpec, Stdin};
 use streams::{open_output, open_stdin};
 
@@ -48,6 +50,7 @@ fn start(spec: ProcessSpec, session: bool) -> Result<Child, SpawnError> {
         cpus,
         nofile,
         keep_fds,
+        on_parent_death,
     } = spec;
     let program = argv
         .first()
@@ -89,6 +92,7 @@ fn start(spec: ProcessSpec, session: bool) -> Result<Child, SpawnError> {
         stderr_is_stdout,
         controls_terminal,
         keep: keep_fds,
+        on_parent_death,
         cpus: cpu_set,
         nofile: nofile.map(|(soft, hard)| Rlimit {
             current: Some(soft).filter(|&n| n != u64::MAX),

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
+use rustix::process::Signal;
+
 /// A process to start.
 #[derive(Debug)]
 pub struct ProcessSpec {
@@ -26,6 +28,9 @@ pub struct ProcessSpec {
     pub nofile: Option<(u64, u64)>,
     /// Open descriptors that it inherits under their own numbers; all others are closed.
     pub keep_fds: Vec<RawFd>,
+    /// What the kernel sends it when the caller's thread ends: SIGKILL, or SIGTERM for a supervisor,
+    /// which then ends its own.
+    pub on_parent_death: Signal,
 }
 
 impl ProcessSpec {
@@ -46,6 +51,7 @@ impl ProcessSpec {
             cpus: None,
             nofile: None,
             keep_fds: Vec::new(),
+            on_parent_death: Signal::KILL,
         }
     }
 }

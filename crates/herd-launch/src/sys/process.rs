@@ -190,6 +190,14 @@ pub fn is_ignored(signal: NixSignal) -> bool {
     result == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Has the ends of children told again, whatever the parent has left: with SIGCHLD ignored they would
+/// vanish unwaited for. Process-wide: for programs.
+pub fn hear_of_children() -> io::Result<()> {
+    // SAFETY: the default action installs no code that could run in a signal handler's context.
+    unsafe { nix::sys::signal::signal(NixSignal::SIGCHLD, SigHandler::SigDfl) }?;
+    Ok(())
+}
+
 /// Ignores the stops that a terminal sends to background processes that read or write it: a write
 /// then simply succeeds and a read fails. Process-wide: for programs.
 pub fn ignore_terminal_stops() -> io::Result<()> {

@@ -8,7 +8,7 @@ use herd_core::spec::JobType;
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Phase};
 
-use super::{Action, Coordinator, ENDING_MARGIN_MS, Stage, Stop};
+use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 
 impl Coordinator {
     /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
@@ -60,6 +60,30 @@ impl Coordinator {
                 });
             }
         }
+    }
+
+    /// When the ranks are asked to end for the time limit; nobody knows while the job is paused.
+    pub(super) fn limit_due_ms(&self) -> Option<u64> {
+        if self.stop.is_some() || self.stage == Stage::Finished {
+            return None;
+        }
+        let (limit, margin) = (self.plan.walltime?, self.plan.time_limit_margin()?);
+        let running_ms = limit.ms.saturating_sub(margin.ms);
+        self.paused.when_ms(self.began_ms, running_ms)
+    }
+
+    pub(super) fn reach_limit(&mut self, now_ms: u64) {
+        let limit = self.plan.walltime.unwrap_or_default();
+        let margin = self.plan.time_limit_margin().unwrap_or_default();
+        self.event(EventKind::CancelRequested {
+            by: "walltime".to_owned(),
+        });
+        let failure = Failure::TimeLimit {
+            seconds: limit.ms.div_ceil(1000),
+            early_ms: margin.ms,
+        };
+        self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, margin.ms, now_ms);
+        self.advance(now_ms);
     }
 
     pub(super) fn begin_stop(&mut self, stop: Stop, signal: i32, grace_ms: u64, now_ms: u64) {

@@ -255,18 +255,8 @@ impl Coordinator {
                 self.lost(node, &detail, now_ms);
             }
         }
-        if let Some(walltime) = self.plan.walltime.filter(|_| self.stop.is_none()) {
-            let grace = self.plan.grace.ms.min(walltime.ms / 2);
-            if self.paused.running_ms(self.began_ms, now_ms) >= walltime.ms - grace {
-                self.event(EventKind::CancelRequested {
-                    by: "walltime".to_owned(),
-                });
-                let failure = Failure::TimeLimit {
-                    seconds: walltime.ms.div_ceil(1000),
-                };
-                self.begin_stop(Stop::Failed(Some(failure)), SIGTERM, grace, now_ms);
-                self.advance(now_ms);
-            }
+        if self.limit_due_ms().is_some_and(|due| now_ms >= due) {
+            self.reach_limit(now_ms);
         }
         if let Some(array) = &mut self.array
             && array.release_due(now_ms)

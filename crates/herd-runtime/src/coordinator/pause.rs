@@ -16,10 +16,13 @@ pub(super) struct Paused {
 }
 
 impl Paused {
-    /// How much of the time since `began_ms` counts against the time limit.
-    pub(super) fn running_ms(&self, began_ms: u64, now_ms: u64) -> u64 {
-        let until = self.since_ms.unwrap_or(now_ms);
-        until.saturating_sub(began_ms + self.earlier_ms)
+    /// When the attempt will have run for so long; unknown during a pause.
+    pub(super) fn when_ms(&self, began_ms: u64, running_ms: u64) -> Option<u64> {
+        let began_ms = began_ms.saturating_add(self.earlier_ms);
+        match self.since_ms {
+            Some(_) => None,
+            None => Some(began_ms.saturating_add(running_ms)),
+        }
     }
 
     /// Ends the present pause; whether there was one.
@@ -68,11 +71,11 @@ mod tests {
     #[test]
     fn time_in_pauses_does_not_count() {
         let mut paused = Paused::default();
-        assert_eq!(paused.running_ms(100, 150), 50);
+        assert_eq!(paused.when_ms(100, 60), Some(160));
         paused.since_ms = Some(150);
-        assert_eq!(paused.running_ms(100, 1_000_000), 50);
+        assert_eq!(paused.when_ms(100, 60), None);
         assert!(paused.end(1_000_000));
         assert!(!paused.end(1_000_001));
-        assert_eq!(paused.running_ms(100, 1_000_010), 60);
+        assert_eq!(paused.when_ms(100, 60), Some(1_000_010));
     }
 }

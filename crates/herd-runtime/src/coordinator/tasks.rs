@@ -5,7 +5,7 @@ use herd_core::result::{Failure, TaskResult};
 use herd_link::message::{FromCoordinator, Phase};
 
 use super::{Action, Coordinator, Stage};
-use crate::array::{Ended, Order};
+use crate::array::{ArrayQueue, Ended, Order};
 
 impl Coordinator {
     /// What earlier attempts of the job did of its array.
@@ -45,9 +45,11 @@ impl Coordinator {
         self.advance(now_ms);
     }
 
-    /// When a failed task is to be run again, so that somebody calls [`Coordinator::tick`] then.
+    /// When a failed task is to be run again or the time limit is reached, so that somebody calls
+    /// [`Coordinator::tick`] then.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.array.as_ref()?.next_due_ms()
+        let task = self.array.as_ref().and_then(ArrayQueue::next_due_ms);
+        task.into_iter().chain(self.limit_due_ms()).min()
     }
 
     /// Starts tasks while there is room, and sees when none is left.

@@ -200,22 +200,34 @@ fn cancelled_twice_is_at_once_and_nodes_that_do_not_end_are_given_up() {
 }
 
 #[test]
-fn the_walltime_includes_the_grace() {
+fn the_walltime_includes_a_grace_that_takes_little_of_it() {
     let limited = Plan {
         walltime: Some(Span::from_secs(60)),
         ..plan()
     };
     let mut coordinator = started(limited);
-    coordinator.heard(0, 50_000);
-    coordinator.heard(1, 50_000);
+    coordinator.heard(0, 53_000);
+    coordinator.heard(1, 53_000);
     coordinator.take_actions();
-    coordinator.tick(49_999);
+    assert_eq!(coordinator.next_due_ms(), Some(54_000));
+    coordinator.tick(53_999);
     assert_eq!(cancels(&coordinator.take_actions()), 0);
-    coordinator.tick(50_000);
-    assert_eq!(cancels(&coordinator.take_actions()), 2);
-    coordinator.phase_done(0, Phase::Run, None, 50_100);
-    coordinator.phase_done(1, Phase::Run, None, 50_100);
-    assert_eq!(ends(&coordinator.take_actions())[0].exit_code, 124);
+    coordinator.tick(54_000);
+    let actions = coordinator.take_actions();
+    let asked = FromCoordinator::Cancel {
+        signal: SIGTERM,
+        grace_ms: 6000,
+    };
+    assert_eq!(sent(&actions, &asked), 2);
+    assert_eq!(coordinator.next_due_ms(), None);
+    coordinator.phase_done(0, Phase::Run, None, 54_100);
+    coordinator.phase_done(1, Phase::Run, None, 54_100);
+    let end = ends(&coordinator.take_actions())[0].clone();
+    let reached = Failure::TimeLimit {
+        seconds: 60,
+        early_ms: 6000,
+    };
+    assert_eq!((end.exit_code, end.failure), (124, Some(reached)));
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use herd_core::plan::Plan;
 use herd_core::result::TaskResult;
+use herd_core::{exit, sentence};
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, Durability, JobDirError, TaskWriter};
+use herd_jobdir::{AttemptDir, Durability, JobDir, JobDirError, TaskWriter};
 use herd_launch::cgroup::{Cgroup, Parent};
 use herd_link::{Key, LinkError};
 use thiserror::Error;
@@ -26,6 +27,8 @@ pub struct Attempt {
     pub secrets: BTreeMap<String, String>,
     /// The job's key.
     pub key: Key,
+    /// The job, where requests to its driver are found.
+    pub job: JobDir,
     /// Where this attempt's records go.
     pub dir: AttemptDir,
     /// Where the merged log goes.
@@ -59,6 +62,19 @@ pub struct Attempt {
     pub logs_at_hand: bool,
     /// Who is told when the merged log has grown.
     pub log_grown: Option<LogGrown>,
+}
+
+/// Who asked for a job's end by a signal to its driver, and the code that the job ends with.
+///
+/// `herd cancel` signals a driver that it cannot reach otherwise, and has said so in the job's
+/// directory; any other signal is its sender's, and shows in the code.
+pub fn asked_by_signal(job: &JobDir, signal: i32) -> (String, u8) {
+    let number = u8::try_from(signal).unwrap_or(0);
+    // What cannot be read leaves the signal.
+    match job.cancel_request() {
+        Ok(Some(by)) => (by, exit::CANCELLED),
+        Ok(None) | Err(_) => (sentence::signal(number), 128u8.saturating_add(number)),
+    }
 }
 
 /// One emulated or allocated node.

@@ -16,13 +16,13 @@ use herd_core::result::{AttemptEnd, Failure};
 use herd_core::spec::JobType;
 use herd_jobdir::job::task_log_in;
 use herd_jobdir::{
-    AttemptDir, DriverInfo, Durability, EventWriter, JobDirError, Reserve, TaskWriter,
+    AttemptDir, DriverInfo, Durability, EventWriter, JobDir, JobDirError, Reserve, TaskWriter,
 };
 use herd_link::message::{Assign, FromCoordinator};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use self::attempt::{Attempt, DriverError, NodePlan};
+pub use self::attempt::{Attempt, DriverError, NodePlan, asked_by_signal};
 use self::attempt::{executor_argv, limit_memory};
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
@@ -80,12 +80,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         launches.push(Launch {
             node: node.name.clone(),
             argv: executor_argv(&attempt, address, &node.name),
-            log: attempt
-                .dir
-                .path()
-                .join("nodes")
-                .join(&node.name)
-                .join("executor.log"),
+            log: executor_log(&attempt.dir, &node.name),
             pass_stdin: attempt.pass_stdin,
             cgroup: limit_memory(&attempt.plan, node)?,
         });
@@ -124,6 +119,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         plan: attempt.plan,
         secrets,
         nodes: attempt.nodes,
+        job: attempt.job,
         dir: attempt.dir,
         durability: attempt.durability,
         pass_stdin: attempt.pass_stdin,
@@ -154,6 +150,7 @@ struct Driver {
     plan: Plan,
     secrets: BTreeMap<String, String>,
     nodes: Vec<NodePlan>,
+    job: JobDir,
     dir: AttemptDir,
     durability: Durability,
     pass_stdin: bool,
@@ -202,6 +199,7 @@ impl Driver {
                 }
                 asked = signals.asked() => self.asked(asked),
                 (node, how) = self.executors.next_exit() => {
+                    let how = self.with_last_words(node, how);
                     self.coordinator.lost(node, &how, self.clock.now_ms());
                     self.executors.end_orphans();
                 }
@@ -220,12 +218,22 @@ impl Driver {
         }
     }
 
+    /// What a dead executor wrote last, besides how it ended.
+    fn with_last_words(&self, node: usize, how: String) -> String {
+        let Some(node) = self.nodes.get(node) else {
+            return how;
+        };
+        match last_lines(&executor_log(&self.dir, &node.name)).last() {
+            Some(line) => format!("{how}: {line}"),
+            None => how,
+        }
+    }
+
     fn asked(&mut self, asked: Asked) {
         let now = self.clock.now_ms();
         match asked {
             Asked::End(signal) => {
-                let code = 128u8.saturating_add(u8::try_from(signal).unwrap_or(0));
-                let by = format!("signal {signal}");
+                let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
                 let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
                 self.coordinator.cancel(signal, grace_ms, code, &by, now);
@@ -333,4 +341,9 @@ impl Driver {
             key_file: self.key_file.to_string_lossy().into_owned(),
         }
     }
+}
+
+/// Where an executor's own messages go.
+fn executor_log(dir: &AttemptDir, node: &str) -> PathBuf {
+    dir.path().join("nodes").join(node).join("executor.log")
 }

@@ -54,13 +54,15 @@ pub(crate) enum StartError {
         launch::PROGRAM_VARIABLE
     )]
     Launcher(#[source] SpawnError),
+    #[error(transparent)]
+    Program(SpawnError),
 }
 
 impl StartError {
     /// The code that stands for a rank's.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Launcher(error) => error.exit_code(),
+            Self::Launcher(error) | Self::Program(error) => error.exit_code(),
             Self::Place(_) | Self::File { .. } => exit::HERD_FAILED,
         }
     }
@@ -138,10 +140,22 @@ impl MpiRun {
             place,
         };
         if assign.node == 0 {
+            run.look_for_program(assign)?;
             let spec = run.launcher(assign, own_name)?;
             run.inner.launch(spec).map_err(StartError::Launcher)?;
         }
         Ok(run)
+    }
+
+    /// Fails at once where the ranks have no program, which mpirun would find out node by node.
+    fn look_for_program(&self, assign: &Assign) -> Result<(), StartError> {
+        let command = describe(assign, self.first_rank);
+        let Some(program) = command.argv.first() else {
+            return Ok(());
+        };
+        let env = complete(assign, command.env.clone());
+        herd_launch::look_for_program(program.as_ref(), &env, command.cwd.as_ref())
+            .map_err(StartError::Program)
     }
 
     fn launcher(&self, assign: &Assign, own_name: bool) -> Result<ProcessSpec, PlaceError> {
@@ -271,6 +285,9 @@ impl MpiRun {
         self.serving = false;
         if self.over {
             self.inner.stop(signal, grace);
+        } else if !again && !grace.is_zero() && !self.ranks.are_there() && !self.ended.is_empty() {
+            // The ranks are through, and mpirun ends with them.
+            self.kill_at = Some(Instant::now() + LAUNCHER_GRACE);
         } else if again || grace.is_zero() || !self.ranks.are_there() {
             self.ranks.stop(SIGKILL);
             self.inner.stop(signal, grace.min(LAUNCHER_GRACE));

@@ -168,12 +168,11 @@ impl Executor {
                     0,
                 ))
                 .await;
-                return Ok(end.code());
+                return Ok(exit::SUCCESS);
             }
         };
         let pid = group.pids().first().copied().unwrap_or_default();
         self.tell(FromShim::Started { pid }).await;
-        let mut stopped = false;
         let mut heard = true;
         let mut wrong: Option<String> = None;
         let mut end = ProcessEnd::Exited(exit::HERD_FAILED);
@@ -204,7 +203,6 @@ impl Executor {
                 }
                 said = self.read.next::<ToShim>(), if heard => match said {
                     Ok(Some(ToShim::Stop { signal })) => {
-                        stopped = true;
                         pass_on(&mut group, signal);
                     }
                     Ok(Some(_)) => {}
@@ -219,9 +217,9 @@ impl Executor {
         }
         // What the rank left in its group is ended before mpirun hears of the end.
         drop(timeout(LEFTOVER_BOUND, group.next_exit()).await);
-        // mpirun kills all ranks within a second when one fails. Those that herd has asked to end
-        // have the job's grace for it, and herd knows their codes.
-        Ok(if stopped { 0 } else { end.code() })
+        // mpirun kills all ranks within a second when one fails, and has much to say about it. Herd,
+        // which knows the code, stops the others with the job's grace; without herd it is mpirun's.
+        Ok(if heard { 0 } else { end.code() })
     }
 
     /// The executor may be gone; the rank's end still is mpirun's to know.

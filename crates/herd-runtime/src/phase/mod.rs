@@ -220,10 +220,17 @@ impl PhaseRun {
     pub(crate) fn stop(&mut self, signal: i32, grace: Duration) {
         self.stopped = true;
         self.held = false;
-        self.group.stop(
-            Signal::from_named_raw(signal).unwrap_or(Signal::TERM),
-            grace,
-        );
+        let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
+        if self
+            .processes
+            .iter()
+            .any(|process| process.rank == LAUNCHER)
+        {
+            // mpirun passes a SIGCONT on, and says so.
+            self.group.ask(signal, grace);
+        } else {
+            self.group.stop(signal, grace);
+        }
     }
 
     /// Says which children of this process are not the phase's.

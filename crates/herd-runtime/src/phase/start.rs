@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
-use herd_launch::{Child, Group, Output, ProcessSpec, SpawnError, Stdin, spawn};
+use herd_launch::{Child, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn};
 use herd_link::message::{Assign, SetupResult};
 
 use super::{LAUNCHER, PhaseEvent, PhaseRun, Process};
@@ -40,6 +40,7 @@ impl PhaseRun {
             cpus: assign.cpus.clone(),
             nofile: None,
             keep_fds: Vec::new(),
+            on_parent_death: Signal::KILL,
         };
         match spawn(spec) {
             Ok(child) => {
@@ -98,6 +99,7 @@ impl PhaseRun {
                 cpus: assign.cpus.clone(),
                 nofile: None,
                 keep_fds: Vec::new(),
+                on_parent_death: Signal::KILL,
             };
             match spawn(spec) {
                 Ok(child) => {

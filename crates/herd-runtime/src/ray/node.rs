@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herd_core::exit;
-use herd_launch::{Output, ProcessSpec, SpawnError, Stdin};
+use herd_launch::{Output, ProcessSpec, Signal, SpawnError, Stdin};
 use herd_link::message::Assign;
 use thiserror::Error;
 
@@ -122,6 +122,7 @@ impl RayNode {
             cpus: assign.cpus.clone(),
             nofile: None,
             keep_fds: Vec::new(),
+            on_parent_death: Signal::KILL,
         };
         let conditions = Conditions {
             name: part.name(),

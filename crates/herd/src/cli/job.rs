@@ -70,20 +70,43 @@ pub(crate) struct JobArgs {
     /// Backend that runs the job [default: the file's, else this machine]
     #[arg(short, long, value_name = "BACKEND", help_heading = "Place")]
     pub(crate) backend: Option<String>,
-    /// Slurm partition, per job
-    #[arg(short, long, value_name = "NAME", help_heading = "Place")]
+    /// Partition, per job
+    #[arg(
+        short,
+        long,
+        value_name = "NAME",
+        help_heading = "Slurm (refused by other backends)"
+    )]
     pub(crate) partition: Option<String>,
-    /// Slurm account, per job
-    #[arg(short = 'A', long, value_name = "NAME", help_heading = "Place")]
+    /// Account, per job
+    #[arg(
+        short = 'A',
+        long,
+        value_name = "NAME",
+        help_heading = "Slurm (refused by other backends)"
+    )]
     pub(crate) account: Option<String>,
-    /// Slurm quality of service, per job
-    #[arg(short, long, value_name = "NAME", help_heading = "Place")]
+    /// Quality of service, per job
+    #[arg(
+        short,
+        long,
+        value_name = "NAME",
+        help_heading = "Slurm (refused by other backends)"
+    )]
     pub(crate) qos: Option<String>,
     /// Nodes the job must have, such as `n[01-03,7]`, per job
-    #[arg(long, value_name = "HOSTS", help_heading = "Place")]
+    #[arg(
+        long,
+        value_name = "HOSTS",
+        help_heading = "Slurm (refused by other backends)"
+    )]
     pub(crate) nodelist: Option<String>,
     /// Nodes the job must not have, per job
-    #[arg(long, value_name = "HOSTS", help_heading = "Place")]
+    #[arg(
+        long,
+        value_name = "HOSTS",
+        help_heading = "Slurm (refused by other backends)"
+    )]
     pub(crate) exclude: Option<String>,
 }
 
@@ -100,9 +123,23 @@ pub(crate) enum PrefixStyle {
     None,
 }
 
+/// What `run` says about itself below its flags.
+fn run_notes() -> String {
+    format!(
+        "Examples:\n  \
+        herd run job.yaml                       a job file\n  \
+        herd run -- python train.py             a program, after `--`\n  \
+        herd run -N 2 --gpus 8 -t 2h job.yaml   flags stand over the file\n\n\
+        Signals:\n  \
+        Ctrl-C, TERM   cancel the job: ranks are asked to end, and killed after their grace; a second\n                 \
+        one kills them at once\n  \
+        Ctrl-Z         stops the job with its ranks; `fg` and `bg` go on\n\n{EXIT_CODES}"
+    )
+}
+
 /// `herd run`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = run_notes())]
 pub(crate) struct RunArgs {
     /// The job.
     #[command(flatten)]

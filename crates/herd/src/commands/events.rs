@@ -8,7 +8,7 @@ use herd_core::event::{Event, EventKind};
 use herd_core::sentence;
 use serde::Serialize;
 
-use super::Outcome;
+use super::{Outcome, interrupt};
 use crate::cli::Format;
 use crate::cli::query::EventsArgs;
 use crate::error::ExpectedError;
@@ -29,7 +29,11 @@ struct Line<'a> {
 /// Prints events, and follows where asked. JSON is one object a line, so that it can be followed.
 pub(crate) fn run(args: &EventsArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
-    let job = jobs::open(&home, &args.job)?.dir;
+    let job = jobs::open(&home, &args.job)?;
+    if args.follow {
+        interrupt::tell_that_it_goes_on(&job);
+    }
+    let job = job.dir;
     let failed = |error| ExpectedError::failed("read the events", error);
     let watch = Watch::new();
     watch.add(job.path());
@@ -37,6 +41,7 @@ pub(crate) fn run(args: &EventsArgs, home: Option<&Path>, printer: &mut Printer)
     let mut offset = 0;
     let mut names = Names::default();
     loop {
+        jobs::require_present(&job)?;
         // Before reading: what was written before the end is then certainly read.
         let over = herd_jobdir::status::is_over(&job).map_err(failed)?;
         let latest = job

@@ -1,20 +1,29 @@
 //! `herd exec`: a command inside a running job.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use herd_core::state::{AttemptState, JobState};
 use herd_link::session::Place;
 
 use super::Outcome;
 use super::places::Places;
 use crate::backend_local;
 use crate::cli::query::ExecArgs;
-use crate::jobs;
+use crate::error::ExpectedError;
+use crate::jobs::{self, Job};
 use crate::printer::Printer;
+use crate::watch::Watch;
+
+/// How long a job that was handed in a moment ago may take until its nodes are there.
+const BOUND: Duration = Duration::from_secs(10);
+/// Time between looks.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs the command; its exit code.
 pub(crate) fn run(args: &ExecArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
-    let job = jobs::open_active(&home, &args.job)?;
+    let job = when_its_nodes_are_there(jobs::open_active(&home, &args.job)?)?;
     job.require_active("a command can only be run inside a job that runs")?;
     let places = Places::of(&job);
     let place = match (args.rank, &args.node) {
@@ -29,4 +38,20 @@ pub(crate) fn run(args: &ExecArgs, home: Option<&Path>, printer: &mut Printer) -
     };
     printer.flush();
     backend_local::exec(&job.dir, place, &args.command)
+}
+
+/// The job once it has nodes, or after the bound. One that waits for others is not waited for.
+fn when_its_nodes_are_there(mut job: Job) -> Result<Job, ExpectedError> {
+    let deadline = Instant::now() + BOUND;
+    let watch = Watch::new();
+    let starting = [
+        JobState::Accepted.to_string(),
+        JobState::Submitting.to_string(),
+        AttemptState::Starting.to_string(),
+    ];
+    while starting.contains(&job.status.brief.state) && Instant::now() < deadline {
+        watch.wait(LOOK);
+        job = jobs::read(job.dir.clone())?;
+    }
+    Ok(job)
 }

@@ -53,7 +53,9 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, ExpectedError> {
         man.render_subcommands_section(&mut page).map_err(failed)?;
     }
     if let Some(text) = command.get_after_help() {
-        page.extend(verbatim(&text.to_string()).into_bytes());
+        for section in text.to_string().split("\n\n") {
+            page.extend(verbatim(section).into_bytes());
+        }
     }
     Ok(page)
 }
@@ -64,7 +66,7 @@ fn synopsis(command: &clap::Command) -> String {
     format!(".SH SYNOPSIS\n{}\n", escaped(usage))
 }
 
-/// The text at the end of the help: its first line is the section's name, the rest stays as it is.
+/// A part of the text at the end of the help: its first line is the section's name, the rest stays as it is.
 fn verbatim(text: &str) -> String {
     let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
     let title = escaped(title.trim_end_matches(':').to_uppercase().as_str());
@@ -102,6 +104,7 @@ mod tests {
             page.contains(".SH \"EXIT CODES\"") && page.contains("\n124 "),
             "{page}"
         );
+        assert!(page.contains(".SH \"SIGNALS\"\n"), "{page}");
         assert!(page.contains("\\-\\-nodes"), "{page}");
     }
 }

@@ -7,6 +7,7 @@ mod events;
 mod exec;
 mod gc;
 mod hidden;
+mod interrupt;
 mod logs;
 mod ls;
 mod man;

@@ -32,6 +32,7 @@ struct Detail<'a> {
     node_list: &'a [NodeStatus],
     rank_list: &'a [RankStatus],
     warnings: &'a [String],
+    note: Option<&'a str>,
     directory: String,
     log: String,
 }
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
         node_list: &job.status.nodes,
         rank_list: &job.status.ranks,
         warnings: &job.status.warnings,
+        note: context.note.as_deref(),
         directory: job.dir.path().display().to_string(),
         log: job.log_path(),
     };
@@ -103,6 +105,9 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
         (Some(failure), _) => field("Why", &report::failure_sentence(failure, context)),
         (None, Some(why)) => field("Why", why),
         (None, None) => {}
+    }
+    if let Some(note) = &context.note {
+        field("Note", note);
     }
     let kind = jobs::type_name(job.job_type);
     field(
@@ -183,11 +188,7 @@ fn task_counts(tasks: &TaskOverview) -> String {
         (counts.stopped, "stopped"),
         (tasks.not_started, "not started"),
     ];
-    let others: String = others
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, what)| format!(", {number} {what}"))
-        .collect();
+    let others = report::counted(&others);
     format!(
         "{} succeeded, {} failed{others}, of {}",
         counts.succeeded, counts.failed, counts.total
@@ -259,7 +260,8 @@ fn rank_table(ranks: &[RankStatus], context: &Context) -> Table {
         table.row(vec![
             rank.rank.to_string(),
             context.node(rank.node),
-            rank.pid.to_string(),
+            rank.pid
+                .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             end,
         ]);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
+use super::{Outcome, interrupt};
 use crate::cli::query::WaitArgs;
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -30,9 +30,12 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
     let watch = Watch::new();
     for job in &waiting {
         watch.add_names(job.dir.path());
+        if job.is_ended() {
+            say(job, printer);
+        }
     }
-    for job in waiting.iter().filter(|job| job.is_ended()) {
-        printer.note(&format!("{} {}", job.short(), job.state_text()));
+    if waiting.iter().any(|job| !job.is_ended()) {
+        interrupt::tell("herd: the jobs go on; `herd cancel JOB` ends one".to_owned());
     }
     let mut looked = Instant::now();
     loop {
@@ -49,7 +52,7 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
             }
             *job = jobs::read(job.dir.clone())?;
             if job.is_ended() {
-                printer.note(&format!("{} {}", job.short(), job.state_text()));
+                say(job, printer);
             }
         }
         let running = waiting.iter().filter(|job| !job.is_ended()).count();
@@ -69,4 +72,9 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
         .iter()
         .map(|job| job.status.brief.exit_code.unwrap_or(0));
     Ok(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
+}
+
+/// How a job ended, and why.
+fn say(job: &Job, printer: &mut Printer) {
+    printer.note(&format!("{} {}", job.short(), job.state_text()));
 }

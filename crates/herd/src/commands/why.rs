@@ -19,6 +19,7 @@ struct Why {
     #[serde(rename = "why")]
     reason: String,
     warnings: Vec<String>,
+    note: Option<String>,
 }
 
 /// Tells why.
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
         state: job.status.brief.state.clone(),
         reason: sentence(&job, &context),
         warnings: job.status.warnings.clone(),
+        note: context.note.clone(),
     };
     printer.one(&answer, &answer.id, args.output.output, |_color| {
         let mut said = format!(
@@ -40,6 +42,11 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
             answer.state,
             report::clean(&answer.reason)
         );
+        if let Some(note) = &answer.note {
+            said.push_str("  ");
+            said.push_str(&report::clean(note));
+            said.push('\n');
+        }
         for warning in &answer.warnings {
             said.push_str("  warning: ");
             said.push_str(&report::clean(warning));
@@ -56,6 +63,9 @@ fn sentence(job: &Job, context: &Context) -> String {
     }
     if let Some(why) = &job.status.brief.why {
         return why.clone();
+    }
+    if let Some(cancelled) = job.cancellation() {
+        return cancelled;
     }
     let brief = &job.status.brief;
     match (brief.ended_ms, brief.started_ms) {

@@ -43,7 +43,7 @@ pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>)
         "--mem",
         memory,
         faults,
-        |text| positive(parsed::<Bytes>(text)?, |bytes| bytes.0).map(Some),
+        |text| parsed::<Bytes>(text).map(Some),
     );
     set(
         &mut spec.walltime,

@@ -1,5 +1,6 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
+mod cancelled;
 mod choose;
 mod row;
 
@@ -7,6 +8,7 @@ use std::path::Path;
 
 use herd_core::result::AttemptEnd;
 use herd_core::spec::{After, JobType};
+use herd_core::state::JobState;
 use herd_core::units::Span;
 use herd_jobdir::status::{DRIVER_LOST, TaskOverview};
 use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
@@ -102,9 +104,22 @@ pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
     read(dir)
 }
 
+/// A job that somebody has removed meanwhile can neither run nor end any more.
+pub(crate) fn require_present(dir: &JobDir) -> Result<(), ExpectedError> {
+    if dir.path().is_dir() {
+        return Ok(());
+    }
+    Err(ExpectedError::WrongState {
+        job: dir.id().short(),
+        problem: "was removed meanwhile, with all it had to say".to_owned(),
+        hint: None,
+    })
+}
+
 /// Reads where a job stands. One whose driver died is ended here: nobody else may be left to do it.
 pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let failed = |error| ExpectedError::failed(format!("read job {}", dir.id().short()), error);
+    require_present(&dir)?;
     let mut status = herd_jobdir::status(&dir).map_err(failed)?;
     if status.brief.state == DRIVER_LOST {
         herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;
@@ -137,6 +152,13 @@ impl Job {
         }
     }
 
+    /// What it waits for, where it does.
+    pub(crate) fn waits_for(&self) -> Option<&str> {
+        let brief = &self.status.brief;
+        let queued = brief.state == JobState::Queued.to_string();
+        brief.why.as_deref().filter(|_| queued)
+    }
+
     /// Refuses a job that does not run.
     pub(crate) fn require_active(&self, what: &str) -> Result<(), ExpectedError> {
         if !self.is_ended() && self.status.driver.is_some() {
@@ -163,7 +185,6 @@ impl Job {
 
     /// What a report needs to know about this job.
     pub(crate) fn report_context(&self, color: bool) -> Context {
-        let created = self.dir.id().created_ms();
         let status = &self.status;
         let nodes = status
             .nodes
@@ -181,10 +202,12 @@ impl Job {
                 .summary
                 .as_ref()
                 .map_or_else(String::new, |s| s.name.clone()),
-            started_ms: status.brief.started_ms.or(created).unwrap_or(0),
+            started_ms: status.brief.started_ms,
+            why: status.brief.why.clone(),
             nodes: names,
             log: self.log_path(),
             tasks: None,
+            note: self.not_retried(),
             width: width(),
             color,
         }
@@ -197,6 +220,14 @@ impl Job {
         }
         herd_jobdir::status::task_overview(&self.dir)
             .map_err(|error| ExpectedError::failed("read what became of the tasks", error))
+    }
+
+    /// Why a job that asks for retries was not retried, where its failure is none of those.
+    pub(crate) fn not_retried(&self) -> Option<String> {
+        let failure = self.status.failure.as_ref().filter(|_| self.is_ended())?;
+        // Every attempt has the first one's rule; without the plan there is nothing to say.
+        let plan = self.dir.attempt(1).read_plan().ok().flatten()?;
+        herd_core::retry::not_listed(plan.retry.as_ref(), failure)
     }
 
     /// Path of the merged log.

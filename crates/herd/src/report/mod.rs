@@ -30,12 +30,16 @@ pub(crate) struct Context {
     pub(crate) short: String,
     /// Name of the job.
     pub(crate) name: String,
-    /// When the job was handed in, milliseconds since the Unix epoch.
-    pub(crate) started_ms: u64,
+    /// When its first attempt began, milliseconds since the Unix epoch; nothing ran before.
+    pub(crate) started_ms: Option<u64>,
+    /// Why it ended, where no failure says it.
+    pub(crate) why: Option<String>,
     /// Names of nodes by index; `node<i>` where one is missing.
     pub(crate) nodes: Vec<String>,
     /// Path of the merged log.
     pub(crate) log: String,
+    /// What else a person should know of the end.
+    pub(crate) note: Option<String>,
     /// The tasks of an array.
     pub(crate) tasks: Option<TaskOverview>,
     /// Columns of the terminal.
@@ -72,6 +76,9 @@ pub(crate) fn after_run(result: &JobResult, end: Option<&AttemptEnd>, context: &
             clean(&rejection.detail)
         ));
     }
+    if let Some(note) = &context.note {
+        lines.push(format!("herd: {}", clean(note)));
+    }
     lines.push(summary(result, context));
     for command in next_commands(result, context) {
         lines.push(format!("  {command}"));
@@ -88,7 +95,19 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
     } else {
         state
     };
-    let took = text::span(result.ended_ms.saturating_sub(context.started_ms));
+    let took = match context.started_ms {
+        Some(started) => {
+            let took = result.ended_ms.saturating_sub(started);
+            format!("after {}", text::span(took))
+        }
+        None => "before it started".to_owned(),
+    };
+    let why = match &context.why {
+        Some(why) if result.failure.is_none() && result.rejection.is_none() => {
+            format!(" ({})", clean(why))
+        }
+        Some(_) | None => String::new(),
+    };
     let attempts = if result.attempts > 1 {
         format!(" in {} attempts", result.attempts)
     } else {
@@ -101,23 +120,30 @@ pub(crate) fn summary(result: &JobResult, context: &Context) -> String {
             (tasks.stopped, "stopped"),
             (tasks.total.saturating_sub(begun), "not started"),
         ];
-        let others: String = others
-            .into_iter()
-            .filter(|(number, _)| *number > 0)
-            .map(|(number, what)| format!(", {number} {what}"))
-            .collect();
+        let others = counted(&others);
         let TaskCounts {
             succeeded, total, ..
         } = tasks;
         format!(", {succeeded} of {total} tasks succeeded{others}")
     });
     format!(
-        "herd: {} ({}) {state} after {took}{attempts}{tasks}, exit code {}, log {}",
+        "herd: {} ({}) {state} {took}{attempts}{why}{tasks}, exit code {}, log {}",
         clean(&context.name),
         context.short,
         result.exit_code,
         clean(&context.log)
     )
+}
+
+/// The counts that are not zero, each with its word and a comma before it.
+pub(crate) fn counted(counts: &[(u32, &str)]) -> String {
+    let mut text = String::new();
+    for (number, what) in counts.iter().filter(|(number, _)| *number > 0) {
+        for part in [", ", &number.to_string(), " ", what] {
+            text.push_str(part);
+        }
+    }
+    text
 }
 
 /// One sentence that says why an attempt failed.

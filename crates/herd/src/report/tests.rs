@@ -10,10 +10,12 @@ fn context() -> Context {
     Context {
         short: "7f3a9c21".to_owned(),
         name: "digits".to_owned(),
-        started_ms: 1_000,
+        started_ms: Some(1_000),
+        why: None,
         nodes: vec!["node0".to_owned(), "node1".to_owned()],
         log: "/home/me/run.log".to_owned(),
         tasks: None,
+        note: None,
         width: 60,
         color: false,
     }
@@ -39,6 +41,7 @@ fn failed(failure: Failure) -> JobResult {
     JobResult {
         state: JobState::Failed,
         rejection: None,
+        reason: None,
         exit_code: failure.exit_code(),
         failure: Some(failure),
         attempts: 1,
@@ -52,6 +55,7 @@ fn success_is_one_line() {
     let result = JobResult {
         state: JobState::Succeeded,
         rejection: None,
+        reason: None,
         failure: None,
         exit_code: 0,
         attempts: 1,
@@ -180,7 +184,10 @@ fn a_thousand_failing_ranks_do_not_flood_the_terminal() {
 
 #[test]
 fn arrays_and_refusals_say_so() {
-    let mut result = failed(Failure::TimeLimit { seconds: 1 });
+    let mut result = failed(Failure::TimeLimit {
+        seconds: 1,
+        early_ms: 0,
+    });
     result.tasks = Some(TaskCounts {
         total: 10,
         succeeded: 7,
@@ -191,7 +198,7 @@ fn arrays_and_refusals_say_so() {
     result.attempts = 2;
     let text = summary(&result, &context());
     assert!(
-        text.contains("in 2 attempts, 7 of 10 tasks succeeded, exit code 124"),
+        text.contains("in 2 attempts, 7 of 10 tasks succeeded, 2 failed, 1 stopped, exit code 124"),
         "{text}"
     );
 
@@ -204,5 +211,29 @@ fn arrays_and_refusals_say_so() {
     assert!(
         text.starts_with("herd: the job was refused: local has no images\n"),
         "{text}"
+    );
+}
+
+#[test]
+fn what_never_ran_says_so_and_why() {
+    let result = JobResult {
+        state: JobState::Cancelled,
+        rejection: None,
+        failure: None,
+        reason: None,
+        exit_code: 130,
+        attempts: 0,
+        ended_ms: 3_500,
+        tasks: None,
+    };
+    let context = Context {
+        started_ms: None,
+        why: Some("asked for by herd cancel".to_owned()),
+        ..context()
+    };
+    assert_eq!(
+        summary(&result, &context),
+        "herd: digits (7f3a9c21) CANCELLED before it started (asked for by herd cancel), exit code \
+         130, log /home/me/run.log"
     );
 }

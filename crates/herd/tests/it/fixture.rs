@@ -196,6 +196,7 @@ impl Bench {
         let result = JobResult {
             state,
             rejection: None,
+            reason: None,
             failure,
             exit_code,
             attempts: 1,

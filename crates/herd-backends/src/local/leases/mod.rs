@@ -56,6 +56,8 @@ pub struct Ticket {
     pub priority: u32,
     /// When it was submitted, milliseconds since the Unix epoch; earlier goes first.
     pub created_ms: u64,
+    /// The job that it was handed in from and that waits for it, where there is one.
+    pub inside: Option<JobId>,
     /// What it asks for.
     pub need: Need,
 }

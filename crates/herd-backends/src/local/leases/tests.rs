@@ -21,6 +21,7 @@ fn ticket(priority: u32, created_ms: u64, gpus: u32, cpus: u32) -> Ticket {
         user: String::from("ada"),
         priority,
         created_ms,
+        inside: None,
         need: Need { gpus, cpus },
     }
 }

@@ -132,6 +132,13 @@ impl Waiting {
         if !holders.is_empty() {
             text.push_str(", held by ");
             text.push_str(&name_some(&holders));
+            let inside = self.ticket.inside.as_ref();
+            if let Some(outer) = holders.iter().find(|entry| Some(&entry.job) == inside) {
+                let outer = outer.job.short();
+                text.push_str("; this job runs inside job ");
+                text.push_str(&outer);
+                text.push_str(", which keeps its own");
+            }
         }
         Ok(match self.ahead()? {
             0 => text,

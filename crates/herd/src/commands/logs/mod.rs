@@ -6,12 +6,13 @@ pub(super) mod shape;
 mod task;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use herd_backends::local::Announcer;
 use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
-use super::Outcome;
 use super::places::Places;
+use super::{Outcome, interrupt};
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -26,6 +27,9 @@ const IDLE: Duration = Duration::from_millis(250);
 pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
     let job = jobs::open(&home, &args.job)?;
+    if args.follow {
+        interrupt::tell_that_it_goes_on(&job);
+    }
     let places = Places::of(&job);
     if let Some(index) = args.task {
         places.check_task(index)?;
@@ -63,6 +67,7 @@ fn follow(
 ) -> Result<(), ExpectedError> {
     let mut follow = Follow::new(job.dir.path(), filter);
     let mut text = Vec::new();
+    let mut announcer = Announcer::new(Instant::now());
     while !printer.is_closed() {
         match follow.next(IDLE).map_err(unreadable)? {
             Followed::Entry(entry) => {
@@ -71,7 +76,12 @@ fn follow(
             Followed::Idle => {
                 printer.flush();
                 // A driver that died writes no end; reading the status writes it in its place.
-                jobs::read(job.dir.clone())?;
+                let now = jobs::read(job.dir.clone())?;
+                if let Some(why) = now.waits_for()
+                    && announcer.is_news(why, Instant::now())
+                {
+                    printer.note(why);
+                }
             }
             Followed::Ended => return Ok(()),
         }

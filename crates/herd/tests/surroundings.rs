@@ -1,0 +1,145 @@
+//! Whatever surroundings herd is started in: namespaces, dispositions that a parent has left, jobs
+//! that somebody removes meanwhile.
+
+mod live;
+
+use std::process::{Command, Stdio};
+
+use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
+
+#[test]
+fn i8_in_a_pid_namespace_whose_group_lies_outside_the_code_still_comes_through() {
+    let herd = Herd::new();
+    let plain = herd.command(&["run", "--", "sh", "-c", "exit 4"]);
+    let output = Command::new("unshare")
+        .args(["-pf", "--mount-proc"])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(herd.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_code(&output, 4);
+}
+
+#[test]
+fn i6_a_parent_that_ignores_sigchld_does_not_make_herd_wait_for_ever() {
+    let herd = Herd::new();
+    let plain = herd.command(&["run", "--", "sh", "-c", "exit 3"]);
+    let script = "trap '' CHLD; exec timeout 60 \"$0\" \"$@\"";
+    let output = Command::new("bash")
+        .args(["-c", script])
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(herd.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_code(&output, 3);
+}
+
+#[test]
+fn i6_waiting_for_a_job_that_is_removed_ends_with_a_sentence() {
+    let herd = Herd::new();
+    assert_code(
+        &herd.run(&["submit", "-J", "gone", "--", "sleep", "600"]),
+        0,
+    );
+    eventually("it runs", || {
+        stdout(&herd.run(&["ls", "-o", "json"])).contains("RUNNING")
+    });
+    let waiting = [
+        &["wait", "gone"][..],
+        &["logs", "-f", "gone"],
+        &["events", "-f", "gone"],
+    ]
+    .map(|args| herd.start(args));
+    let job = herd.job_dir();
+    // As somebody would who knows no better; the driver ends with its directory, or by our signal.
+    let driver = std::fs::read_to_string(job.join("attempts/1/driver.json")).unwrap();
+    let driver: serde_json::Value = serde_json::from_str(&driver).unwrap();
+    let driver = i32::try_from(driver["pid"].as_i64().unwrap()).unwrap();
+    std::fs::rename(&job, herd.path("elsewhere")).unwrap();
+    for child in waiting {
+        let output = child.wait_with_output().unwrap();
+        assert!(!output.status.success());
+        let said = stderr(&output);
+        // One that had not found it yet never will.
+        let told = said.contains("removed meanwhile") || said.contains("no job is called");
+        assert!(told, "{said}");
+    }
+    signal(driver, "-TERM");
+    eventually("the driver is gone", || !alive(driver));
+}
+
+#[test]
+fn i5_executors_end_what_is_left_when_guard_and_driver_are_killed_together() {
+    let herd = Herd::new();
+    let script = "trap '' TERM; echo $$ >> all; (setsid sleep 600 & echo $! >> all); \
+                  (trap '' TERM; echo $BASHPID >> all; exec sleep 600) & while :; do sleep 0.1; done";
+    let mut run = herd.start(&["run", "-N", "2", "--", "bash", "-c", script]);
+    eventually("all run", || pids(&herd.path("all")).len() == 6);
+    let guard = pid_of(&run);
+    for pid in children(guard).into_iter().chain([guard]) {
+        signal(pid, "-KILL");
+    }
+    run.wait().unwrap();
+    let all = pids(&herd.path("all"));
+    eventually("all are gone", || !all.iter().any(|&pid| alive(pid)));
+}
+
+#[test]
+fn i6_a_lost_executor_is_named_with_what_it_said_last() {
+    let herd = Herd::new();
+    let plain = herd.command(&["run", "--", "true"]);
+    // Without loopback no executor reaches its coordinator.
+    let output = Command::new("unshare")
+        .arg("-n")
+        .arg(plain.get_program())
+        .args(plain.get_args())
+        .envs(
+            plain
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(herd.path(""))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_code(&output, 125);
+    assert!(stderr(&output).contains("etwork"), "{}", stderr(&output));
+}
+
+#[test]
+fn i13_what_this_machine_cannot_do_is_refused() {
+    let herd = Herd::new();
+    let long = format!("run: ['true', '{}']\n", "x".repeat(200_000));
+    for (name, text, said) in [
+        ("nodes", "nodes: 5000\nrun: 'true'\n", "at most 1024 nodes"),
+        (
+            "driver",
+            "retry: {max: 1, on: [driver-lost]}\nrun: 'true'\n",
+            "driver-lost",
+        ),
+        ("long", long.as_str(), "128 KiB"),
+    ] {
+        let file = herd.file(&format!("{name}.yaml"), text);
+        let output = herd.run(&["run", file.to_str().unwrap()]);
+        assert_code(&output, 2);
+        assert!(
+            stderr(&output).contains(said),
+            "{name}: {}",
+            stderr(&output)
+        );
+    }
+}
