@@ -1,7 +1,5 @@
 //! Ctrl-C: what it says to a person who waits, and who a job was cancelled by.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-
 mod live;
 
 use std::io::{BufRead as _, BufReader};

@@ -205,7 +205,9 @@ pub(crate) fn refusal(mut error: clap::Error, args: &[OsString], color: bool) ->
         ("", "")
     };
     for hint in hints {
-        text.push_str(&format!("{bold}hint:{reset} {hint}\n"));
+        for part in [bold, "hint:", reset, " ", &hint, "\n"] {
+            text.push_str(part);
+        }
     }
     text
 }
