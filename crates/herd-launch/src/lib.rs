@@ -11,6 +11,7 @@ pub mod follow;
 pub mod group;
 pub mod lines;
 pub mod pause;
+pub mod rendezvous;
 pub mod spawn;
 pub mod store;
 pub mod sys;
