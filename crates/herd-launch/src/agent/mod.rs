@@ -8,6 +8,6 @@ mod run;
 pub mod tee;
 
 pub use run::{
-    Agent, AgentError, Describe, Outcome, Settings, Streams, Told, Worker, WorkerCommand,
+    Agent, AgentError, Describe, Outcome, Route, Settings, Streams, Told, Worker, WorkerCommand,
     WorkerEnd, exit_code,
 };

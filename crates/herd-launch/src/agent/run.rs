@@ -65,6 +65,9 @@ pub struct Worker<'a> {
 /// Says what a worker is.
 pub type Describe = dyn Fn(&Worker<'_>) -> Result<WorkerCommand, String>;
 
+/// Says what becomes of the streams of the worker with a local rank.
+pub type Route = dyn Fn(&World, u32) -> Streams;
+
 /// What an agent is to do.
 pub struct Settings {
     /// Workers on this node.
@@ -72,7 +75,7 @@ pub struct Settings {
     /// What each worker is.
     pub describe: Box<Describe>,
     /// What becomes of the streams of the worker with a local rank.
-    pub streams: Box<dyn Fn(&World, u32) -> Streams>,
+    pub streams: Box<Route>,
     /// Where logs are kept.
     pub layout: Layout,
     /// Lines of standard output that go into `filtered_stdout.log` besides.
@@ -376,7 +379,8 @@ impl Watch<'_> {
                 let (screen, rank) = of_file(id);
                 self.tee.end(room, screen, rank);
             }
-            Followed::Grown { .. } => {}
+            // What comes after a truncation is shown like everything else.
+            Followed::Grown { .. } | Followed::Truncated { .. } => {}
         }
     }
 }
