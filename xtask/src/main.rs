@@ -1,5 +1,5 @@
 //! Tasks of the repository that need more than a shell script: `cargo xtask bench`, of which
-//! `cargo xtask arrays` is a part.
+//! `cargo xtask arrays` is a part, and `cargo xtask bench-store`.
 //!
 //! Measures and prints; refuses to judge. No number fails a build, since the machine is seldom
 //! quiet.
@@ -7,6 +7,7 @@
 mod arrays;
 mod bench;
 mod memory;
+mod store;
 mod table;
 mod throughput;
 
@@ -14,7 +15,7 @@ use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask bench|arrays [RUNS]";
+const USAGE: &str = "usage: cargo xtask bench|arrays|bench-store [RUNS]";
 /// Enough for a median that a single slow run does not move.
 const DEFAULT_RUNS: usize = 15;
 const MAX_RUNS: usize = 1000;
@@ -22,6 +23,10 @@ const MAX_RUNS: usize = 1000;
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // What `bench-store` starts beside itself.
+    if arguments == ["serve-store"] {
+        return store::serve();
+    }
     let (what, runs) = match arguments.as_slice() {
         [what] => (*what, DEFAULT_RUNS),
         [what, runs] => {
@@ -36,6 +41,7 @@ fn main() -> Result<()> {
     let report = match what {
         "bench" => bench::run(runs)?,
         "arrays" => bench::arrays_alone(runs)?,
+        "bench-store" => store::run(runs)?,
         _ => bail!("{USAGE}"),
     };
     io::stdout()

@@ -14,7 +14,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("herd-core", &[]),
     ("herd-jobdir", &["herd-core"]),
     ("herd-link", &["herd-core"]),
-    ("herd-launch", &["herd-core"]),
+    ("herd-launch", &["herd-core", "herd-link"]),
     (
         "herd-runtime",
         &["herd-core", "herd-jobdir", "herd-link", "herd-launch"],

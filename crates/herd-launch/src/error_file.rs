@@ -34,6 +34,11 @@ pub enum ErrorFileProblem {
 
 /// The error a rank wrote, `None` where it wrote none (an absent or empty file, `/dev/null`).
 pub fn read_error_file(path: &Path) -> Result<Option<RankError>, ErrorFileProblem> {
+    read_bytes(path)?.as_deref().map(parse).transpose()
+}
+
+/// What a rank wrote, as it stands there.
+pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, ErrorFileProblem> {
     // A pipe that somebody put there must not block.
     let opened = OpenOptions::new()
         .read(true)
@@ -58,10 +63,7 @@ pub fn read_error_file(path: &Path) -> Result<Option<RankError>, ErrorFileProble
     if bytes.len() as u64 > SIZE_MAX {
         return Err(ErrorFileProblem::TooLarge);
     }
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    parse(&bytes).map(Some)
+    Ok((!bytes.is_empty()).then_some(bytes))
 }
 
 fn parse(bytes: &[u8]) -> Result<RankError, ErrorFileProblem> {

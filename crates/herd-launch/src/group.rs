@@ -237,6 +237,16 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Passes a signal on to the processes alone, not to what they have started: one that a program
+    /// handles would kill its helpers.
+    pub fn signal_each(&self, signal: Signal) {
+        for child in &self.children {
+            let _gone = child.signal(signal);
+        }
+    }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
         // All get the signal before the first is waited for.

@@ -2,6 +2,8 @@
 //! leave behind. A library: it installs no signal handler, becomes no subreaper, and waits for no
 //! process that it did not start. What only a program may do is in [`sys`] and [`tree`] and says so.
 
+pub mod accelerators;
+pub mod agent;
 pub mod cgroup;
 pub mod child;
 pub mod error_file;
@@ -9,8 +11,11 @@ pub mod follow;
 pub mod group;
 pub mod lines;
 pub mod pause;
+pub mod rendezvous;
 pub mod spawn;
+pub mod store;
 pub mod sys;
+pub mod torchrun;
 pub mod tree;
 pub mod world;
 

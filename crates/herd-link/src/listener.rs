@@ -105,6 +105,12 @@ impl Listener {
         self.address
     }
 
+    /// Ends listening under the link's protocol and gives the socket away, still listening:
+    /// connections given out stay, handshakes under way end.
+    pub fn into_socket(self) -> TcpListener {
+        self.socket
+    }
+
     /// How many connections ended before they had shown the key.
     pub fn rejected(&self) -> u64 {
         self.rejected

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use herd_runtime::{entry, mpi, rsh};
+use herd_runtime::{entry, launch, mpi, rsh};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -13,6 +13,8 @@ fn main() -> ExitCode {
     let own_name = args.next().unwrap_or_default();
     let command = if rsh::is_called(&own_name) {
         OsString::from("rsh")
+    } else if launch::is_called(&own_name) {
+        OsString::from("launch")
     } else {
         args.next().unwrap_or_default()
     };
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&error, error.exit_code()),
         },
+        Some("launch") => ExitCode::from(launch::run(&args.collect::<Vec<_>>())),
         Some("rsh") => match rsh::run(args) {
             Ok(code) => ExitCode::from(code),
             Err(error) => complain(&error, error.exit_code()),
@@ -31,7 +34,8 @@ fn main() -> ExitCode {
         },
         _ => {
             let error = entry::EntryError::Usage(
-                "herd-node knows `executor`, `rsh` and `shim`; people use `herd`".to_owned(),
+                "herd-node knows `executor`, `launch`, `rsh` and `shim`; people use `herd`"
+                    .to_owned(),
             );
             complain(&error, error.exit_code())
         }

@@ -14,6 +14,7 @@ pub mod executor;
 mod executors;
 pub mod guard;
 mod inherited;
+pub mod launch;
 mod log_files;
 mod merge;
 pub mod mpi;

@@ -38,7 +38,7 @@ fn look() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
     // Those that are leased: what the environment names comes first.
-    let gpus = local::machine::gpus(&|name| std::env::var(name).ok(), Path::new("/dev"));
+    let gpus = herd_launch::accelerators::of_this_process();
     let gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
     let memory = local::machine::memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
     BackendFacts {

@@ -17,13 +17,24 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use herd_runtime::rsh;
+use herd_runtime::{launch, rsh};
 
 fn main() -> ExitCode {
     let mut args: Vec<OsString> = std::env::args_os().collect();
     // MPI's launchers know a program's name only.
     if args.first().is_some_and(|name| rsh::is_called(name)) {
         args.insert(1, "rsh".into());
+    }
+    // torchrun's command line has its own rules, and its own way to read them.
+    if args.first().is_some_and(|name| launch::is_called(name)) {
+        args.insert(1, "launch".into());
+    }
+    if let Some(("launch", rest)) = args
+        .get(1..)
+        .and_then(<[OsString]>::split_first)
+        .and_then(|(command, rest)| Some((command.to_str()?, rest)))
+    {
+        return ExitCode::from(launch::run(rest));
     }
     let cli = match cli::Cli::try_parse_from(&args) {
         Ok(cli) => cli,

@@ -190,6 +190,28 @@ pub fn is_ignored(signal: NixSignal) -> bool {
     result == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
+/// A moment in the time of this place, `YYYY-MM-DD_HH:MM:SS`, from whole seconds since the Unix epoch.
+pub fn local_time(seconds: u64) -> String {
+    let time = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
+    let mut fields = MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: both pointers are valid for the call, which keeps neither.
+    let known = unsafe { libc::localtime_r(&raw const time, fields.as_mut_ptr()) };
+    if known.is_null() {
+        return format!("{seconds} s since 1970");
+    }
+    // SAFETY: all bits zero are a valid value, and the call has filled it.
+    let tm = unsafe { fields.assume_init() };
+    format!(
+        "{:04}-{:02}-{:02}_{:02}:{:02}:{:02}",
+        tm.tm_year + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec
+    )
+}
+
 /// Has the ends of children told again, whatever the parent has left: with SIGCHLD ignored they would
 /// vanish unwaited for. Process-wide: for programs.
 pub fn hear_of_children() -> io::Result<()> {

@@ -127,6 +127,9 @@ pub(crate) enum Command {
     Completions(machine::CompletionsArgs),
     /// Print the manual page, or write one per command into a directory
     Man(machine::ManArgs),
+    /// Start and supervise workers on this node: torchrun's command line, for any program
+    #[command(disable_help_flag = true)]
+    Launch(machine::RawArgs),
     /// Run one node of a job (started by a driver)
     #[command(hide = true)]
     Executor(machine::RawArgs),

@@ -1,0 +1,13 @@
+//! The agent: runs the workers of one node through their attempts (launcher specification §12).
+//!
+//! For each attempt it meets the other nodes, starts its workers together, shows and keeps what they
+//! write, and ends all of them when one fails, however they take it. It sets nothing process-wide.
+
+pub mod layout;
+mod run;
+pub mod tee;
+
+pub use run::{
+    Agent, AgentError, Describe, Outcome, Route, Settings, Streams, Told, Worker, WorkerCommand,
+    WorkerEnd, exit_code,
+};
