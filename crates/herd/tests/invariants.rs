@@ -7,6 +7,7 @@ mod live;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
 
@@ -41,9 +42,14 @@ fn i1_an_attempt_has_one_end_however_many_reasons_come_together() {
     eventually("both ranks", || pids(&list).len() == 2);
     // A rank dies, an executor dies, the user cancels: all within a moment.
     let executors = children(children(pid_of(&run))[0]);
-    signal(pids(&list)[0], "-KILL");
-    signal(executors[1], "-KILL");
-    signal(pid_of(&run), "-TERM");
+    // Whichever is first may have ended the others before their signal comes.
+    let kills = format!(
+        "kill -KILL {}; kill -KILL {}; kill -TERM {}",
+        pids(&list)[0],
+        executors[1],
+        pid_of(&run)
+    );
+    drop(Command::new("sh").args(["-c", &kills]).output());
     let output = run.wait_with_output().unwrap();
     assert!(
         matches!(output.status.code(), Some(125 | 137 | 143)),
