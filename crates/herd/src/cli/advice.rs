@@ -163,7 +163,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
         "`herd status JOB` shows one job",
     ),
     (
-        &["start", "launch", "srun"],
+        &["start", "srun"],
         "`herd run` runs a job now, `herd submit` hands one over",
     ),
     (&["sbatch"], "`herd submit` hands a job over"),
