@@ -38,6 +38,25 @@ pub struct RankResult {
     pub out_of_memory: bool,
 }
 
+impl RankResult {
+    /// A rank that ended by itself at this time and said nothing.
+    pub fn ended(rank: u32, node: u32, end: ProcessEnd, ended_ms: u64) -> Self {
+        Self {
+            rank,
+            node,
+            end,
+            ended_ms,
+            stopped: false,
+            start_error: None,
+            error: None,
+            last_lines: Vec::new(),
+            cpu_ms: 0,
+            peak_kib: 0,
+            out_of_memory: false,
+        }
+    }
+}
+
 /// The content of a rank's `error.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankError {

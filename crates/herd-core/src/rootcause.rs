@@ -55,19 +55,7 @@ mod tests {
     use crate::result::RankError;
 
     fn ended(rank: u32, end: ProcessEnd, ended_ms: u64) -> RankResult {
-        RankResult {
-            rank,
-            node: 0,
-            end,
-            ended_ms,
-            stopped: false,
-            start_error: None,
-            error: None,
-            last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-            out_of_memory: false,
-        }
+        RankResult::ended(rank, 0, end, ended_ms)
     }
 
     fn recorded(rank: u32, ended_ms: u64, timestamp_ms: u64) -> RankResult {

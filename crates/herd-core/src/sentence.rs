@@ -116,21 +116,13 @@ mod tests {
 
     fn rank(end: ProcessEnd, message: Option<&str>) -> Box<RankResult> {
         Box::new(RankResult {
-            rank: 3,
-            node: 1,
-            end,
-            ended_ms: 0,
-            stopped: false,
-            start_error: None,
             error: message.map(|message| RankError {
                 message: message.to_owned(),
                 traceback: None,
                 timestamp_ms: None,
             }),
-            last_lines: Vec::new(),
-            cpu_ms: 0,
             peak_kib: 2048,
-            out_of_memory: false,
+            ..RankResult::ended(3, 1, end, 0)
         })
     }
 

@@ -2,11 +2,37 @@
 //!
 //! Nothing here decides anything about jobs.
 
+use std::error::Error;
+
 /// Characters of a quoted value that a message shows.
 const QUOTED_LIMIT: usize = 60;
 
 /// Names longer than this are compared with nothing: a guess would be noise.
 const NEAREST_LIMIT: usize = 64;
+
+/// An error and its causes in one line.
+pub fn error_line(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in causes(error) {
+        text.extend([": ", &cause.to_string()]);
+    }
+    text
+}
+
+/// An error as a program reports it: its causes on lines of their own, ending with a newline.
+pub fn error_report(error: &(dyn Error + 'static)) -> String {
+    let mut text = format!("error: {error}\n");
+    for cause in causes(error) {
+        text.extend(["caused by: ", &cause.to_string(), "\n"]);
+    }
+    text
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause: &&'a (dyn Error + 'static)| {
+        (*cause).source()
+    })
+}
 
 /// `value` in backticks, without control characters, cut to a readable length.
 pub fn quoted(value: &str) -> String {

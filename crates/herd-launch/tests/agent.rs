@@ -156,18 +156,15 @@ async fn rows_26_and_27_a_signal_reaches_workers_as_itself_and_again_kills() {
     let agent = agent(directory.path(), 1, script, FILES);
     let (tell, mut told) = nobody();
     let path = directory.path().to_owned();
-    let signals = async move {
-        while !path.join("ready").exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+    // The agent runs on this thread, so its user is on another.
+    let user = std::thread::spawn(move || {
+        for file in ["ready", "got"] {
+            eventually(file, || path.join(file).exists());
+            tell.blocking_send(Told::End(2)).unwrap();
         }
-        tell.send(Told::End(2)).await.unwrap();
-        while !path.join("got").exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        tell.send(Told::End(2)).await.unwrap();
-    };
-    let world = world(1);
-    let (outcome, ()) = tokio::join!(agent.attempt(&world, 0, &mut told), signals);
+    });
+    let outcome = agent.attempt(&world(1), 0, &mut told).await;
+    user.join().unwrap();
     let Outcome::Signalled { signal, workers } = outcome.unwrap() else {
         panic!()
     };

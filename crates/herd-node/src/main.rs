@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use herd_core::text::error_report;
 use herd_runtime::{entry, launch, mpi, rsh};
 
 fn main() -> ExitCode {
@@ -42,14 +43,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn complain(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    let mut text = format!("error: {error}\n");
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text.extend(["caused by: ", &source.to_string(), "\n"]);
-        cause = source.source();
-    }
+fn complain(error: &(dyn std::error::Error + 'static), code: u8) -> ExitCode {
     // Nobody is left to tell when stderr is closed.
-    drop(std::io::stderr().write_all(text.as_bytes()));
+    drop(std::io::stderr().write_all(error_report(error).as_bytes()));
     ExitCode::from(code)
 }

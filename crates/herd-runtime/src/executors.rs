@@ -44,9 +44,6 @@ impl Executors {
         let mut cgroups = Vec::new();
         for (node, launch) in launches.into_iter().enumerate() {
             let spec = ProcessSpec {
-                argv: launch.argv,
-                env: std::env::vars_os().collect(),
-                cwd: PathBuf::from("/"),
                 stdin: if launch.pass_stdin {
                     Stdin::Inherit
                 } else {
@@ -54,10 +51,8 @@ impl Executors {
                 },
                 stdout: Output::File(launch.log),
                 stderr: Output::SameAsStdout,
-                cpus: None,
-                nofile: None,
-                keep_fds: Vec::new(),
                 on_parent_death: Signal::TERM,
+                ..ProcessSpec::new(launch.argv, std::env::vars_os().collect(), "/")
             };
             match spawn(spec) {
                 Ok(child) => {

@@ -9,7 +9,6 @@ pub mod coordinator;
 pub mod driver;
 pub mod entry;
 pub mod environment;
-mod error_text;
 pub mod executor;
 mod executors;
 pub mod guard;

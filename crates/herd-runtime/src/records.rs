@@ -1,9 +1,8 @@
 //! What a driver does when its own records cannot be written: the job goes on, and the user is told
 //! once.
 
+use herd_core::text::error_line;
 use herd_jobdir::JobDirError;
-
-use crate::error_text::chain;
 
 /// Whether all records of the attempt are whole.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl Records {
         if !std::mem::replace(&mut self.told, true) {
             (self.warn)(&format!(
                 "{}; the job goes on, its merged log and its events are incomplete from here on",
-                chain(error)
+                error_line(error)
             ));
         }
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use herd_core::spec::JobType;
+use herd_core::text::error_line;
 use herd_launch::Pid;
 use herd_link::message::{Assign, Phase};
 
 use crate::environment::Meeting;
-use crate::error_text::chain;
 use crate::mpi::run::MpiRun;
 use crate::phase::{PhaseEvent, PhaseRun};
 use crate::ray::run::RayRun;
@@ -37,7 +37,7 @@ impl Running {
         match MpiRun::start(assign, own_name) {
             Ok(run) => Self::Mpi(Box::new(run)),
             Err(error) => {
-                let failed = PhaseRun::failed(assign, phase, chain(&error), error.exit_code());
+                let failed = PhaseRun::failed(assign, phase, error_line(&error), error.exit_code());
                 Self::Own(Box::new(failed))
             }
         }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::TaskResult;
+use herd_core::text::error_line;
 use herd_jobdir::job::task_log_in;
-use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, Stdin, spawn_in_group};
+use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, spawn_in_group};
 use herd_link::message::{Assign, Task, ToCoordinator};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,7 +19,6 @@ use tokio::time::{Instant, sleep_until};
 use crate::clock::Clock;
 use crate::command;
 use crate::environment::{self, Meeting};
-use crate::error_text::chain;
 use crate::inherited::complete;
 
 /// Variables that differ from task to task: index, index, attempt.
@@ -139,7 +139,7 @@ impl Tasks {
                 }
                 Err(error) => {
                     result.end = ProcessEnd::Exited(error.exit_code());
-                    result.start_error = Some(chain(&error));
+                    result.start_error = Some(error_line(&error));
                     result.ended_ms = self.clock.now_ms();
                     self.note(result);
                 }
@@ -291,17 +291,15 @@ impl Common {
         let own = TASK_VARIABLES.iter().zip(values);
         let own = own.map(|(name, value)| (name.into(), value.to_string().into()));
         ProcessSpec {
-            argv: self.argv.clone(),
-            env: self.env.iter().cloned().chain(own).collect(),
-            cwd: self.cwd.clone(),
-            stdin: Stdin::Null,
             // Appended to: attempts of a task follow each other.
             stdout: Output::File(log.to_path_buf()),
             stderr: Output::SameAsStdout,
             cpus: self.cpus.clone(),
-            nofile: None,
-            keep_fds: Vec::new(),
-            on_parent_death: Signal::KILL,
+            ..ProcessSpec::new(
+                self.argv.clone(),
+                self.env.iter().cloned().chain(own).collect(),
+                &self.cwd,
+            )
         }
     }
 }

@@ -12,21 +12,13 @@ use live::{Herd, assert_code, stderr, stdout};
 
 /// Runs herd with a home on a disk of `size`, then what `afterwards` says while that still exists.
 fn on_a_small_disk(herd: &Herd, size: &str, args: &[&str], afterwards: &str) -> Output {
-    let plain = herd.command(args);
     fs::create_dir_all(herd.path("home")).unwrap();
     let script = format!(
         "mount -t tmpfs -o mode=0700,size={size} tmpfs home || exit 99\n\
          \"$@\"; code=$?\n{afterwards}\nexit $code\n"
     );
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "sh", "-c", &script, "sh"])
-        .arg(plain.get_program())
-        .args(plain.get_args())
-        .current_dir(herd.path(""));
-    for (name, value) in plain.get_envs() {
-        command.env(name, value.unwrap());
-    }
+    let wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh"];
+    let mut command = herd.under(&wrapper, args);
     // Whoever is not root makes a user namespace for it.
     if !nix::unistd::geteuid().is_root() {
         command = rooted(&command);

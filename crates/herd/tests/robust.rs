@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use herd_link::resume::{Resume, Token};
@@ -306,21 +306,9 @@ fn a_hang_up_that_nohup_ignores_changes_nothing() {
         ready.display(),
         go.display()
     );
-    let plain = herd.command(&["run", "--", "sh", "-c", &script]);
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
-        .arg(plain.get_program())
-        .args(plain.get_args())
-        .envs(
-            plain
-                .get_envs()
-                .filter_map(|(key, value)| Some((key, value?))),
-        )
-        .current_dir(herd.path(""))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let wrapper = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"];
+    let mut command = herd.under(&wrapper, &["run", "--", "sh", "-c", &script]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = command.spawn().unwrap();
     eventually("the rank", || ready.exists());
     signal(pid_of(&run), "-HUP");

@@ -431,7 +431,7 @@ fn counts_and_times_are_those_of_the_whole_job() {
     let status = stdout(&herd.run(&["status", "last"]));
     let rank = status
         .lines()
-        .find(|line| line.starts_with("0 ") && line.contains("127"));
+        .find(|line| line.starts_with("0 ") && line.contains("exit code 127"));
     assert!(rank.is_some_and(|line| line.contains(" - ")), "{status}");
 }
 

@@ -3,48 +3,23 @@
 
 mod live;
 
-use std::process::{Command, Stdio};
-
 use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
 
 #[test]
 fn i8_in_a_pid_namespace_whose_group_lies_outside_the_code_still_comes_through() {
     let herd = Herd::new();
-    let plain = herd.command(&["run", "--", "sh", "-c", "exit 4"]);
-    let output = Command::new("unshare")
-        .args(["-pf", "--mount-proc"])
-        .arg(plain.get_program())
-        .args(plain.get_args())
-        .envs(
-            plain
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .current_dir(herd.path(""))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let wrapper = ["unshare", "-pf", "--mount-proc"];
+    let args = ["run", "--", "sh", "-c", "exit 4"];
+    let output = herd.under(&wrapper, &args).output().unwrap();
     assert_code(&output, 4);
 }
 
 #[test]
 fn i6_a_parent_that_ignores_sigchld_does_not_make_herd_wait_for_ever() {
     let herd = Herd::new();
-    let plain = herd.command(&["run", "--", "sh", "-c", "exit 3"]);
     let script = "trap '' CHLD; exec timeout 60 \"$0\" \"$@\"";
-    let output = Command::new("bash")
-        .args(["-c", script])
-        .arg(plain.get_program())
-        .args(plain.get_args())
-        .envs(
-            plain
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .current_dir(herd.path(""))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let args = ["run", "--", "sh", "-c", "exit 3"];
+    let output = herd.under(&["bash", "-c", script], &args).output().unwrap();
     assert_code(&output, 3);
 }
 
@@ -101,21 +76,9 @@ fn i5_executors_end_what_is_left_when_guard_and_driver_are_killed_together() {
 #[test]
 fn i6_a_lost_executor_is_named_with_what_it_said_last() {
     let herd = Herd::new();
-    let plain = herd.command(&["run", "--", "true"]);
     // Without loopback no executor reaches its coordinator.
-    let output = Command::new("unshare")
-        .arg("-n")
-        .arg(plain.get_program())
-        .args(plain.get_args())
-        .envs(
-            plain
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .current_dir(herd.path(""))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let mut command = herd.under(&["unshare", "-n"], &["run", "--", "true"]);
+    let output = command.output().unwrap();
     assert_code(&output, 125);
     assert!(stderr(&output).contains("etwork"), "{}", stderr(&output));
 }

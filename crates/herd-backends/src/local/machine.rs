@@ -48,16 +48,6 @@ pub fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
 }
 
-/// The CPUs that this process may use, by number.
-pub fn allowed_cpus() -> Vec<usize> {
-    let Ok(set) = rustix::thread::sched_getaffinity(None) else {
-        return Vec::new();
-    };
-    (0..rustix::thread::CpuSet::MAX_CPU)
-        .filter(|&cpu| set.is_set(cpu))
-        .collect()
-}
-
 /// Memory by `proc/meminfo` and by the limits of the process's control groups.
 pub fn memory(proc_root: &Path, cgroup_root: &Path) -> Option<u64> {
     let total = fs::read_to_string(proc_root.join("meminfo"))

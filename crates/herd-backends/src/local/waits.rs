@@ -9,7 +9,7 @@ use herd_core::spec::AfterWhen;
 use herd_core::state::JobState;
 use herd_jobdir::status::finish_lost;
 use herd_jobdir::{AttemptDir, DriverInfo, Home};
-use herd_launch::cgroup;
+use herd_launch::{cgroup, cpus};
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::NodePlan;
 use herd_runtime::signals::Signals;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::announce::Announcer;
 use super::drive::DriveError;
 use super::leases::{DIRECTORY_VARIABLE, Lease, Leases, Need, Stock, Ticket};
-use super::machine::{self, Machine};
+use super::machine::Machine;
 
 /// How often a waiting job looks whether it may start.
 const QUEUE_POLL: Duration = Duration::from_millis(200);
@@ -189,7 +189,7 @@ pub(super) async fn lease(
         }
     };
     // Slots are numbered alike for all who may use the same CPUs.
-    let allowed = machine::allowed_cpus();
+    let allowed = cpus::allowed();
     let own_cpus: Vec<usize> = lease
         .cpus
         .iter()

@@ -23,6 +23,16 @@ pub struct Unsupported {
     pub hint: String,
 }
 
+impl Unsupported {
+    fn new(key: &str, reason: String, hint: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            reason,
+            hint: hint.to_owned(),
+        }
+    }
+}
+
 /// Every key that stands in the way.
 pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported> {
     let mut refused: Vec<Unsupported> = validate::spec(spec)
@@ -38,11 +48,7 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
         .collect();
     let place = &facts.name;
     let mut refuse = |key: &str, reason: String, hint: &str| {
-        refused.push(Unsupported {
-            key: key.to_owned(),
-            reason,
-            hint: hint.to_owned(),
-        });
+        refused.push(Unsupported::new(key, reason, hint));
     };
     if facts.kind == BackendKind::Ray {
         let reason = "the ray backend is not available yet".to_owned();
@@ -98,11 +104,7 @@ fn amounts(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported> {
     let mut refused = Vec::new();
     let place = &facts.name;
     let mut refuse = |key: &str, reason: String, hint: &str| {
-        refused.push(Unsupported {
-            key: key.to_owned(),
-            reason,
-            hint: hint.to_owned(),
-        });
+        refused.push(Unsupported::new(key, reason, hint));
     };
     if let Some(most) = facts.max_nodes.filter(|most| spec.nodes > *most) {
         refuse(

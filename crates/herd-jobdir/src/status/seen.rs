@@ -107,16 +107,7 @@ impl Seen {
 
 fn rank_result(rank: u32, node: u32, end: ProcessEnd, stopped: bool, ended_ms: u64) -> RankResult {
     RankResult {
-        rank,
-        node,
-        end,
-        ended_ms,
         stopped,
-        start_error: None,
-        error: None,
-        last_lines: Vec::new(),
-        cpu_ms: 0,
-        peak_kib: 0,
-        out_of_memory: false,
+        ..RankResult::ended(rank, node, end, ended_ms)
     }
 }

@@ -156,17 +156,10 @@ pub fn root_cause(failures: &BTreeMap<u32, ProcessFailure>) -> Option<u32> {
     let results: Vec<_> = failures
         .iter()
         .map(|(rank, failure)| RankResult {
-            rank: *rank,
-            node: 0,
-            end: failure.end,
-            ended_ms: failure.ended_ms,
             stopped: failure.stopped,
             start_error: failure.start_error.clone(),
             error: failure.error.clone(),
-            last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-            out_of_memory: false,
+            ..RankResult::ended(*rank, 0, failure.end, failure.ended_ms)
         })
         .collect();
     let first = rootcause::first_cause(&results).map(|result| result.rank);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use herd_core::exit;
+use herd_core::text::error_report;
 use tokio::sync::mpsc;
 
 use super::command::{self, NoPython};
@@ -24,6 +25,7 @@ use crate::agent::layout::{Layout, LayoutError};
 use crate::agent::{
     Agent, AgentError, Outcome, Settings, Streams, Told, Worker, WorkerCommand, WorkerEnd,
 };
+use crate::cpus;
 use crate::sys;
 use crate::world::World;
 
@@ -62,18 +64,10 @@ enum LaunchError {
 pub async fn run(flags: Flags, told: &mut mpsc::Receiver<Told>) -> Status {
     match launch(&flags, told).await {
         Ok(status) => status,
-        Err(error) => {
-            let mut text = format!("herd launch: error: {error}\n");
-            let mut cause = std::error::Error::source(&error);
-            while let Some(source) = cause {
-                text.extend(["caused by: ", &source.to_string(), "\n"]);
-                cause = source.source();
-            }
-            Status {
-                code: 1,
-                report: text,
-            }
-        }
+        Err(error) => Status {
+            code: 1,
+            report: format!("herd launch: {}", error_report(&error)),
+        },
     }
 }
 
@@ -262,23 +256,19 @@ fn describe(
         argv: command::argv(flags, interpreter, worker.local_rank),
         env: env.over(&own),
         header,
-        cpus: cpus(flags, worker.local_rank).map_err(|error| error.to_string())?,
+        cpus: near_device(flags, worker.local_rank).map_err(|error| error.to_string())?,
     })
 }
 
 /// The processors that a worker is bound to, where it is to be bound.
-fn cpus(flags: &Flags, rank: u32) -> Result<Option<Vec<usize>>, NumaError> {
+fn near_device(flags: &Flags, rank: u32) -> Result<Option<Vec<usize>>, NumaError> {
     let Some(mode) = flags.numa_binding else {
         return Ok(None);
     };
     let root = Path::new("/sys");
     let list = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let devices = numa::visible(&numa::accelerators(root), list.as_deref())?;
-    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
-    let allowed: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
-        .filter(|&cpu| set.is_set(cpu))
-        .collect();
-    numa::cpus(root, mode, &devices, rank, &allowed).map(Some)
+    numa::cpus(root, mode, &devices, rank, &cpus::allowed()).map(Some)
 }
 
 /// What each worker used, for `--summary`.

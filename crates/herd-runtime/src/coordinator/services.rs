@@ -52,17 +52,9 @@ impl Coordinator {
         let name = self.nodes[node].name.clone();
         let failure = if let Some(code) = failure.start_code {
             Failure::RankFailed(Box::new(RankResult {
-                rank: 0,
-                node: as_u32(node),
-                end: ProcessEnd::Exited(code),
-                ended_ms: now_ms,
-                stopped: false,
                 start_error: Some(failure.detail),
-                error: None,
                 last_lines: failure.last_lines,
-                cpu_ms: 0,
-                peak_kib: 0,
-                out_of_memory: false,
+                ..RankResult::ended(0, as_u32(node), ProcessEnd::Exited(code), now_ms)
             }))
         } else {
             self.event(EventKind::NodeLost {

@@ -66,17 +66,8 @@ fn started(plan: Plan) -> Coordinator {
 
 fn ended(rank: u32, code: u8, stopped: bool) -> RankResult {
     RankResult {
-        rank,
-        node: rank,
-        end: ProcessEnd::Exited(code),
-        ended_ms: 100 + u64::from(rank),
         stopped,
-        start_error: None,
-        error: None,
-        last_lines: Vec::new(),
-        cpu_ms: 0,
-        peak_kib: 0,
-        out_of_memory: false,
+        ..RankResult::ended(rank, rank, ProcessEnd::Exited(code), 100 + u64::from(rank))
     }
 }
 

@@ -401,17 +401,9 @@ impl MpiRun {
 
     fn result(&self, rank: u32, end: ProcessEnd, start_error: Option<String>) -> RankResult {
         RankResult {
-            rank,
-            node: self.node,
-            end,
-            ended_ms: self.clock.now_ms(),
             stopped: self.stopped,
             start_error,
-            error: None,
-            last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-            out_of_memory: false,
+            ..RankResult::ended(rank, self.node, end, self.clock.now_ms())
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herd_core::exit::{self, ProcessEnd};
+use herd_core::text::error_line;
 use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, Stdin, spawn};
 use thiserror::Error;
 use tokio::io::BufReader;
@@ -23,7 +24,6 @@ use super::library::{self, Family};
 use super::place::socket_name;
 use super::wire::{self, FromShim, Lines, RankCommand, ToShim};
 use crate::clock::Clock;
-use crate::error_text::chain;
 
 /// Bound on reaching the node's executor, which may still be preparing, and on its answer.
 const EXECUTOR_BOUND: Duration = Duration::from_secs(10);
@@ -163,7 +163,7 @@ impl Executor {
                 self.tell(ended(
                     end,
                     Clock::start().now_ms(),
-                    Some(chain(&error)),
+                    Some(error_line(&error)),
                     0,
                     0,
                 ))

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
-use herd_launch::{Child, Group, Output, ProcessSpec, Signal, SpawnError, Stdin, spawn};
+use herd_core::text::error_line;
+use herd_launch::{Child, Group, Output, ProcessSpec, SpawnError, Stdin, spawn};
 use herd_link::message::{Assign, SetupResult};
 
 use super::{LAUNCHER, PhaseEvent, PhaseRun, Process};
 use crate::command;
 use crate::environment::{self, Meeting};
-use crate::error_text::chain;
 use crate::inherited::complete;
 use crate::merge::{LAUNCHER_STREAM, SETUP_RANK};
 use crate::rank_files::RankFiles;
@@ -31,16 +31,14 @@ impl PhaseRun {
             .join("setup.log");
         let env = environment::of_setup(assign);
         let spec = ProcessSpec {
-            argv: command::argv(&setup.run, assign.plan.login_shell),
-            env: complete(assign, env),
-            cwd: PathBuf::from(&assign.plan.workdir),
-            stdin: Stdin::Null,
             stdout: Output::File(log.clone()),
             stderr: Output::SameAsStdout,
             cpus: assign.cpus.clone(),
-            nofile: None,
-            keep_fds: Vec::new(),
-            on_parent_death: Signal::KILL,
+            ..ProcessSpec::new(
+                command::argv(&setup.run, assign.plan.login_shell),
+                complete(assign, env),
+                &assign.plan.workdir,
+            )
         };
         match spawn(spec) {
             Ok(child) => {
@@ -60,7 +58,7 @@ impl PhaseRun {
                 self.setup = Some(SetupResult {
                     end: ProcessEnd::Exited(error.exit_code()),
                     last_lines: Vec::new(),
-                    start_error: Some(chain(&error)),
+                    start_error: Some(error_line(&error)),
                 });
                 false
             }
@@ -86,9 +84,6 @@ impl PhaseRun {
                 files.error_file.to_string_lossy().into_owned(),
             );
             let spec = ProcessSpec {
-                argv: argv.clone(),
-                env: complete(assign, env),
-                cwd: PathBuf::from(&assign.plan.workdir),
                 stdin: if assign.pass_stdin {
                     Stdin::Inherit
                 } else {
@@ -97,9 +92,7 @@ impl PhaseRun {
                 stdout: Output::File(files.stdout.clone()),
                 stderr: Output::File(files.stderr.clone()),
                 cpus: assign.cpus.clone(),
-                nofile: None,
-                keep_fds: Vec::new(),
-                on_parent_death: Signal::KILL,
+                ..ProcessSpec::new(argv.clone(), complete(assign, env), &assign.plan.workdir)
             };
             match spawn(spec) {
                 Ok(child) => {
@@ -144,24 +137,17 @@ impl PhaseRun {
 
     fn not_started(&self, rank: u32, error: &SpawnError) -> RankResult {
         RankResult {
-            start_error: Some(chain(error)),
+            start_error: Some(error_line(error)),
             ..self.without_start(rank, error.exit_code())
         }
     }
 
     pub(super) fn without_start(&self, rank: u32, code: u8) -> RankResult {
-        RankResult {
+        RankResult::ended(
             rank,
-            node: self.node,
-            end: ProcessEnd::Exited(code),
-            ended_ms: self.clock.now_ms(),
-            stopped: false,
-            start_error: None,
-            error: None,
-            last_lines: Vec::new(),
-            cpu_ms: 0,
-            peak_kib: 0,
-            out_of_memory: false,
-        }
+            self.node,
+            ProcessEnd::Exited(code),
+            self.clock.now_ms(),
+        )
     }
 }

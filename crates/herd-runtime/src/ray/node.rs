@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herd_core::exit;
-use herd_launch::{Output, ProcessSpec, Signal, SpawnError, Stdin};
+use herd_launch::{Output, ProcessSpec, SpawnError};
 use herd_link::message::Assign;
 use thiserror::Error;
 
@@ -113,16 +113,10 @@ impl RayNode {
         // Another cluster of the caller is none of this one's.
         env.retain(|(name, _)| name != "RAY_ADDRESS");
         let spec = ProcessSpec {
-            argv,
-            env,
-            cwd: PathBuf::from(&assign.plan.workdir),
-            stdin: Stdin::Null,
             stdout: Output::File(log.clone()),
             stderr: Output::SameAsStdout,
             cpus: assign.cpus.clone(),
-            nofile: None,
-            keep_fds: Vec::new(),
-            on_parent_death: Signal::KILL,
+            ..ProcessSpec::new(argv, env, &assign.plan.workdir)
         };
         let conditions = Conditions {
             name: part.name(),

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use herd_core::text::error_line;
 use herd_launch::Pid;
 use herd_link::message::{Assign, Phase, ServiceFailure};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -12,7 +13,6 @@ use tokio::time::{Instant, sleep_until};
 use super::Part;
 use super::node::RayNode;
 use crate::environment::Meeting;
-use crate::error_text::chain;
 use crate::phase::{PhaseEvent, PhaseRun};
 use crate::rank_files::last_lines;
 use crate::service::ServiceEvent;
@@ -90,7 +90,7 @@ impl RayRun {
             Ok(node) => self.ray = Some(node),
             Err(error) => self.failed(ServiceFailure {
                 start_code: error.start_code(),
-                detail: format!("{}{}", chain(&error), error.hint()),
+                detail: format!("{}{}", error_line(&error), error.hint()),
                 last_lines: Vec::new(),
             }),
         }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
+use herd_core::text::error_line;
 use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, Stdin, spawn};
 use herd_link::StdioFrame;
 use herd_link::message::Assign;
@@ -23,7 +24,6 @@ use tokio::time::{Instant, sleep_until};
 use super::node::{FromSession, Input, say};
 use super::streams::End;
 use crate::environment::{self, Meeting};
-use crate::error_text::chain;
 use crate::inherited::complete;
 
 /// What a command gets between TERM and KILL when nobody listens any more.
@@ -116,8 +116,8 @@ impl Command {
             spec.stderr = Output::Pipe;
             None
         };
-        let mut child =
-            spawn(spec).map_err(|error| (ProcessEnd::Exited(error.exit_code()), chain(&error)))?;
+        let mut child = spawn(spec)
+            .map_err(|error| (ProcessEnd::Exited(error.exit_code()), error_line(&error)))?;
         let end = |fd: Option<OwnedFd>| {
             fd.map(End::new)
                 .transpose()

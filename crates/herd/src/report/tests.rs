@@ -22,19 +22,7 @@ fn context() -> Context {
 }
 
 fn rank(rank: u32, end: ProcessEnd) -> RankResult {
-    RankResult {
-        rank,
-        node: rank / 2,
-        end,
-        ended_ms: 5_000,
-        stopped: false,
-        start_error: None,
-        error: None,
-        last_lines: Vec::new(),
-        cpu_ms: 0,
-        peak_kib: 0,
-        out_of_memory: false,
-    }
+    RankResult::ended(rank, rank / 2, end, 5_000)
 }
 
 fn failed(failure: Failure) -> JobResult {

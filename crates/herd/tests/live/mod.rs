@@ -44,20 +44,27 @@ impl Herd {
         self.command(args).output().unwrap()
     }
 
-    /// Starts herd with the signals of a terminal as its user has them, also where the tests run under
-    /// nohup or in the background of a script.
-    pub(crate) fn start(&self, args: &[&str]) -> Child {
+    /// herd as the last arguments of another program, which sets its surroundings.
+    pub(crate) fn under(&self, wrapper: &[&str], args: &[&str]) -> Command {
         let plain = self.command(args);
         let variables = plain
             .get_envs()
             .filter_map(|(name, value)| Some((name, value?)));
-        Command::new("env")
-            .arg("--default-signal=HUP,INT,QUIT")
+        let mut command = Command::new(wrapper[0]);
+        command
+            .args(&wrapper[1..])
             .arg(plain.get_program())
             .args(plain.get_args())
             .envs(variables)
             .current_dir(self.directory.path())
-            .stdin(Stdio::null())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts herd with the signals of a terminal as its user has them, also where the tests run under
+    /// nohup or in the background of a script.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        self.under(&["env", "--default-signal=HUP,INT,QUIT"], args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

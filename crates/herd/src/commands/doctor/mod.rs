@@ -127,12 +127,6 @@ pub(crate) fn run(args: &DoctorArgs, home: Option<&Path>, printer: &mut Printer)
 }
 
 fn unusable_home(error: &ExpectedError) -> Finding {
-    let mut detail = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        detail = format!("{detail}: {cause}");
-        source = cause.source();
-    }
-    Finding::new("home", Verdict::Fail, detail)
+    Finding::new("home", Verdict::Fail, herd_core::text::error_line(error))
         .remedy("set HERD_HOME to a directory of your own that you can write to")
 }
