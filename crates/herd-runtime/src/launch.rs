@@ -120,6 +120,12 @@ impl Signals {
             let say = say.clone();
             tasks.spawn(async move {
                 while stream.recv().await.is_some() {
+                    // The guard's death is announced by SIGTERM.
+                    let told = if guard::guard_is_gone() {
+                        Told::Orphaned
+                    } else {
+                        told
+                    };
                     if say.send(told).await.is_err() {
                         return;
                     }

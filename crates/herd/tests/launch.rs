@@ -286,10 +286,15 @@ fn row_24_nothing_is_left_when_the_launcher_is_killed() {
     );
     let mut child = launch.start(&["--nproc-per-node=2"]);
     eventually("all run", || launch.pids("all").len() == 4);
+    let began = Instant::now();
     signal(pid(&child), "-KILL");
     child.wait().unwrap();
     let all = launch.pids("all");
     eventually("all are gone", || !all.iter().any(|&pid| alive(pid)));
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "bound 2 s, times five"
+    );
 }
 
 #[test]

@@ -21,6 +21,9 @@ use crate::group::{Group, SpawnAllError};
 use crate::spawn::{Output, ProcessSpec, Stdin};
 use crate::world::World;
 
+/// What workers get between TERM and KILL when nobody would end them after the agent.
+const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+
 /// What each worker's streams are to become.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streams {
@@ -150,6 +153,8 @@ pub enum Told {
     End(i32),
     /// A signal for the workers alone.
     Forward(i32),
+    /// Whoever would end what is left after the agent has died: two seconds remain (D9).
+    Orphaned,
 }
 
 /// One node's agent.
@@ -360,6 +365,10 @@ impl Watch<'_> {
                 let signal = Signal::from_named_raw(number).unwrap_or(Signal::TERM);
                 // Asked again, the group kills (D14).
                 self.group.stop(signal, self.settings.shutdown_timeout);
+            }
+            Told::Orphaned => {
+                self.stopping.get_or_insert(Signal::TERM.as_raw());
+                self.group.stop(Signal::TERM, ORPHAN_GRACE);
             }
             Told::Forward(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
