@@ -240,7 +240,10 @@ fn a_program_is_not_read_as_a_job_file() {
 #[test]
 fn i13_a_refusal_names_the_flag_or_the_line_and_what_to_do() {
     let bench = Bench::new();
-    let flag = refused(&bench, &["run", "-b", "local", "--gpus", "1000", "--", "true"]);
+    let flag = refused(
+        &bench,
+        &["run", "-b", "local", "--gpus", "1000", "--", "true"],
+    );
     for part in [
         "  --gpus `1000`: asks for 1000 GPUs, and local has ",
         "hint: ",
