@@ -42,8 +42,9 @@ pub struct Options {
     pub attempt: u32,
     /// This node's name in the allocation.
     pub node: String,
-    /// Address at which other nodes reach this one.
-    pub address: String,
+    /// Address at which other nodes reach this one; where absent, that from which it reaches the
+    /// coordinator, since the others are where the coordinator is.
+    pub address: Option<String>,
 }
 
 /// Why an executor could not do its duty.
@@ -106,11 +107,19 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
             source,
         })?
         .port();
+    let address = options.address.or_else(|| {
+        let own = uplink.local_address();
+        own.map(|address| address.to_string())
+    });
+    let address = address.ok_or_else(|| ExecutorError::System {
+        what: "find out this node's address",
+        source: std::io::Error::other("the connection to the coordinator does not say"),
+    })?;
     let hello = ToCoordinator::Hello(Hello {
         version: VERSION,
         node: options.node.clone(),
         pid: std::process::id(),
-        address: options.address.clone(),
+        address,
         free_port,
     });
     uplink.send_json(&hello).await;

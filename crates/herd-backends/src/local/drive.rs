@@ -16,7 +16,9 @@ use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError, tasks};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, NodePlan, asked_by_signal};
+use herd_runtime::driver::{
+    self, Attempt, DriverError, ExecutorStart, LogGrown, NodePlan, asked_by_signal,
+};
 use herd_runtime::signals::Signals;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
@@ -218,7 +220,7 @@ async fn attempts(
                 (Some(_), Some(cpus)) => cpus.saturating_mul(plan.nodes),
                 (Some(_), None) => machine::cpus(),
             },
-            executor: options.executor.clone(),
+            executors: ExecutorStart::Each(options.executor.clone()),
             key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
             warn: options.warn,

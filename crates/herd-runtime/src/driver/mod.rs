@@ -23,14 +23,14 @@ use herd_link::message::{Assign, FromCoordinator};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use self::attempt::{Attempt, DriverError, NodePlan, asked_by_signal};
-use self::attempt::{executor_argv, limit_memory};
+pub use self::attempt::{Attempt, DriverError, ExecutorStart, NodePlan, asked_by_signal};
+use self::attempt::{all_executors_log, executor_log, start_executors};
 use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
-use crate::executors::{Executors, Launch};
+use crate::executors::{Ended, Executors};
 use crate::guard;
 use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
@@ -59,7 +59,7 @@ enum Peer {
 }
 
 /// Drives one attempt to its one terminal record (I1). Signals count as requests to cancel.
-pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
+pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
     let clock = Clock::start();
     let channel = Channel {
         job: attempt.plan.job.to_string(),
@@ -77,18 +77,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
     let reserve = attempt.dir.reserve();
-    let mut launches = Vec::new();
-    for node in &attempt.nodes {
-        launches.push(Launch {
-            node: node.name.clone(),
-            argv: executor_argv(&attempt, address, &node.name),
-            log: executor_log(&attempt.dir, &node.name),
-            pass_stdin: attempt.pass_stdin,
-            cgroup: limit_memory(&attempt.plan, node)?,
-        });
-    }
-    let executors = Executors::start(launches)
-        .map_err(|(node, source)| DriverError::Executor { node, source })?;
+    let executors = start_executors(&mut attempt, address)?;
     let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let files = LogFiles::new(attempt.dir.clone(), names.clone());
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
@@ -204,9 +193,8 @@ impl Driver {
                     self.feed_followers();
                 }
                 asked = signals.asked() => self.asked(asked),
-                (node, how) = self.executors.next_exit() => {
-                    let how = self.with_last_words(node, how);
-                    self.coordinator.lost(node, &how, self.clock.now_ms());
+                (ended, how) = self.executors.next_exit() => {
+                    self.executor_ended(ended, how);
                     self.executors.end_orphans();
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
@@ -224,14 +212,23 @@ impl Driver {
         }
     }
 
-    /// What a dead executor wrote last, besides how it ended.
-    fn with_last_words(&self, node: usize, how: String) -> String {
-        let Some(node) = self.nodes.get(node) else {
-            return how;
-        };
-        match last_lines(&executor_log(&self.dir, &node.name)).last() {
-            Some(line) => format!("{how}: {line}"),
-            None => how,
+    /// An executor has ended, or what had started them all: then those that have not said so before are
+    /// lost.
+    fn executor_ended(&mut self, ended: Ended, how: String) {
+        let now = self.clock.now_ms();
+        match ended {
+            Ended::Node(node) => {
+                let log = self.nodes.get(node);
+                let log = log.map(|node| executor_log(&self.dir, &node.name));
+                let how = with_last_words(log, how);
+                self.coordinator.lost(node, &how, now);
+            }
+            Ended::All => {
+                let how = with_last_words(Some(all_executors_log(&self.dir)), how);
+                for node in 0..self.nodes.len() {
+                    self.coordinator.lost(node, &how, now);
+                }
+            }
         }
     }
 
@@ -351,7 +348,11 @@ impl Driver {
     }
 }
 
-/// Where an executor's own messages go.
-fn executor_log(dir: &AttemptDir, node: &str) -> PathBuf {
-    dir.path().join("nodes").join(node).join("executor.log")
+/// What a dead executor wrote last, besides how it ended.
+fn with_last_words(log: Option<PathBuf>, how: String) -> String {
+    let lines = log.map(|log| last_lines(&log)).unwrap_or_default();
+    match lines.last() {
+        Some(line) => format!("{how}: {line}"),
+        None => how,
+    }
 }
