@@ -17,6 +17,12 @@ pub fn of_this_process() -> Vec<String> {
     gpus(&|name| std::env::var(name).ok(), Path::new("/dev"))
 }
 
+/// Those that the environment of this process names; absent where it names none.
+pub fn named_to_this_process() -> Option<Vec<String>> {
+    let mut lists = VISIBLE.iter().filter_map(|name| std::env::var(name).ok());
+    lists.next().map(|list| visible(&list))
+}
+
 /// GPUs that the environment allows, else those that can be opened.
 pub fn gpus(variable: &dyn Fn(&str) -> Option<String>, dev: &Path) -> Vec<String> {
     match VISIBLE.iter().find_map(|name| variable(name)) {

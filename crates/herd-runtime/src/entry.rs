@@ -126,6 +126,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
             .map_err(|_bad| EntryError::Usage(format!("{name} is not UTF-8")))
     };
     let wrong = |name: &str| EntryError::Usage(format!("{name} has a wrong value"));
+    let in_step = key_file.is_none();
     let key = match key_file {
         Some(path) => read_key(Path::new(&path))?,
         None => key_of_environment()?,
@@ -146,6 +147,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
             .map(|value| text("--address", Some(value)))
             .transpose()?,
         key,
+        in_step,
     })
 }
 

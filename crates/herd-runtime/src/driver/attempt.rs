@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use herd_core::plan::Plan;
@@ -63,6 +65,21 @@ pub struct Attempt {
     pub logs_at_hand: bool,
     /// Who is told when the merged log has grown.
     pub log_grown: Option<LogGrown>,
+    /// Finds out, when a signal has asked this driver for the end, whether the backend takes its resources
+    /// back and will start the job again. It has its own bound.
+    pub is_preempted: Option<IsPreempted>,
+}
+
+/// A question that a backend answers.
+pub struct IsPreempted(pub Box<dyn Fn() -> Asking + Send>);
+
+/// A question under way.
+pub type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+impl fmt::Debug for IsPreempted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IsPreempted")
+    }
 }
 
 /// How the executors of an attempt are started.

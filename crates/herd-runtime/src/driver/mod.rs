@@ -23,7 +23,9 @@ use herd_link::message::{Assign, FromCoordinator};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use self::attempt::{Attempt, DriverError, ExecutorStart, NodePlan, asked_by_signal};
+pub use self::attempt::{
+    Asking, Attempt, DriverError, ExecutorStart, IsPreempted, NodePlan, asked_by_signal,
+};
 use self::attempt::{all_executors_log, executor_log, start_executors};
 use self::followers::Followers;
 use crate::clock::Clock;
@@ -119,6 +121,8 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         records: Records::new(attempt.warn),
+        is_preempted: attempt.is_preempted,
+        asking: None,
         end: None,
     };
     driver.drive(signals, reserve).await
@@ -151,6 +155,9 @@ struct Driver {
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     records: Records,
+    is_preempted: Option<IsPreempted>,
+    /// Whether a signal that has come means a preemption, while it is being found out.
+    asking: Option<Asking>,
     end: Option<AttemptEnd>,
 }
 
@@ -197,6 +204,9 @@ impl Driver {
                     self.executor_ended(ended, how);
                     self.executors.end_orphans();
                 }
+                preempted = answer(&mut self.asking) => {
+                    self.coordinator.decide(preempted, self.clock.now_ms());
+                }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
                 }
@@ -239,6 +249,13 @@ impl Driver {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
                 let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
+                if let Some(IsPreempted(ask)) = self.is_preempted.take() {
+                    self.asking = Some(ask());
+                    self.coordinator.leave_undecided();
+                } else if self.asking.is_some() {
+                    // The batch system asks every process, not twice.
+                    return;
+                }
                 self.coordinator.cancel(signal, grace_ms, code, &by, now);
             }
             Asked::Pause => {
@@ -346,6 +363,16 @@ impl Driver {
             key_file: self.key_file.to_string_lossy().into_owned(),
         }
     }
+}
+
+/// The answer to a question under way; pends where there is none. Cancel-safe.
+async fn answer(asking: &mut Option<Asking>) -> bool {
+    let Some(question) = asking else {
+        return std::future::pending().await;
+    };
+    let answer = question.as_mut().await;
+    *asking = None;
+    answer
 }
 
 /// What a dead executor wrote last, besides how it ended.

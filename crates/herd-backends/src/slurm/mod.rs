@@ -1,0 +1,16 @@
+//! The Slurm backend. A job is one batch script, whose last line becomes the driver; one step starts
+//! the executors of all nodes.
+
+mod allocation;
+mod command;
+pub mod drive;
+pub mod entry;
+mod listen;
+mod scontrol;
+mod step;
+
+pub use allocation::{Allocation, AllocationError, SlurmRun};
+pub use command::CommandError;
+
+/// The backend's records outlive a node that loses its power.
+const DURABILITY: herd_jobdir::Durability = herd_jobdir::Durability::Machine;
