@@ -1,7 +1,6 @@
 //! The driver of a Slurm job: one run of its batch script, from finding out which attempt it is to the
 //! job's result, or to the next run.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
@@ -17,9 +16,11 @@ use herd_runtime::driver::{self, Attempt, DriverError, ExecutorStart, IsPreempte
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
 use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use super::allocation::{Allocation, SlurmRun};
+use super::record::Site;
 use super::{DURABILITY, listen, scontrol, step};
 use crate::attempts::{again, count_tasks, make_room, result, write_next};
 
@@ -32,7 +33,7 @@ const END_BOUND: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub struct DriveOptions {
     /// The program of the executors and its first arguments.
-    pub executor: Vec<OsString>,
+    pub executor: Vec<String>,
     /// Tells the user, by the batch script's output, of something that does not end the job.
     pub warn: fn(&str),
 }
@@ -99,6 +100,9 @@ pub async fn drive(
 ) -> Result<Driven, DriveError> {
     let clock = Clock::start();
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
+    // Slurm's notice ahead of a time limit or preemption must not end this process. What it is for is
+    // known here: the limit by the job's own clock, and a preemption by the signal that follows.
+    let _notice = signal(SignalKind::user_defined1()).map_err(DriveError::Signals)?;
     let (dir, plan) = match begin(job, &allocation.run, &clock)? {
         Begun::Attempt(dir, plan) => (dir, *plan),
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
@@ -269,7 +273,7 @@ async fn attempt(
         tasks_dir: job.path().join("tasks"),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, allocation, &options.executor),
+            argv: step::argv(plan, &Site::read(job)?, allocation, &options.executor),
             env,
         },
         nodes,

@@ -60,7 +60,10 @@ fn run(args: &[OsString]) -> Result<u8, EntryError> {
     let job = home.open(id).map_err(EntryError::Job)?;
     let program = std::env::current_exe().map_err(EntryError::Program)?;
     let options = DriveOptions {
-        executor: vec![program.into_os_string(), "executor".into()],
+        executor: vec![
+            program.to_string_lossy().into_owned(),
+            "executor".to_owned(),
+        ],
         warn: |text| say(&format!("herd: warning: {text}\n")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -2,12 +2,16 @@
 //! the executors of all nodes.
 
 mod allocation;
+pub mod cluster;
 mod command;
 pub mod drive;
 pub mod entry;
 mod listen;
+pub mod observe;
+pub mod record;
 mod scontrol;
 mod step;
+pub mod submit;
 
 pub use allocation::{Allocation, AllocationError, SlurmRun};
 pub use command::CommandError;
