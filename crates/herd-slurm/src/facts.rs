@@ -72,6 +72,11 @@ impl ClusterFacts {
         })
     }
 
+    /// Whether there is a node of that name.
+    pub fn has_node(&self, name: &str) -> bool {
+        self.nodes.iter().any(|node| node.name == name)
+    }
+
     /// The types of GPUs in a partition, as the cluster spells them.
     pub fn gpu_types<'a>(&'a self, partition: Option<&'a Partition>) -> BTreeSet<&'a str> {
         self.nodes_of(partition)

@@ -21,7 +21,7 @@ fn refusal(key: &str, reason: String, hint: impl Into<String>) -> Unsupported {
 
 /// Everything that stands against a job on this cluster.
 pub fn refusals(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported> {
-    let mut refused = extra(request);
+    let mut refused = extra(request, facts);
     let plan = request.plan;
     let named = request.options.partition.as_deref();
     let partition = facts.partition(named);
@@ -81,7 +81,7 @@ pub fn refusals(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported>
 }
 
 /// `slurm.extra`: the allow-list, and what herd says itself.
-fn extra(request: &Request<'_>) -> Vec<Unsupported> {
+fn extra(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported> {
     const KEY: &str = "slurm.extra";
     let mut refused = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
@@ -111,7 +111,7 @@ fn extra(request: &Request<'_>) -> Vec<Unsupported> {
                     let reason = format!("`{name}` names no node");
                     refused.push(refusal(KEY, reason, format!("write `{name}=node[1-3]`")));
                 }
-                Ok(_) => {}
+                Ok(nodes) => refused.extend(unknown_node(name, &nodes, facts)),
                 Err(error) => {
                     let reason = format!("`{name}`: {error}");
                     refused.push(refusal(KEY, reason, format!("write `{name}=node[1-3,7]`")));
@@ -120,6 +120,24 @@ fn extra(request: &Request<'_>) -> Vec<Unsupported> {
         }
     }
     refused
+}
+
+/// A node that the cluster does not have: sbatch refuses the whole script then.
+fn unknown_node(option: &str, names: &[String], facts: &ClusterFacts) -> Option<Unsupported> {
+    if facts.nodes.is_empty() {
+        return None;
+    }
+    let unknown = names.iter().find(|name| !facts.has_node(name))?;
+    let known = facts.nodes.iter().map(|node| node.name.as_str());
+    let hint = match nearest(unknown, known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`sinfo -N` lists the nodes".to_owned(),
+    };
+    let reason = format!(
+        "`{option}` names {}, which the cluster does not have",
+        quoted(unknown)
+    );
+    Some(refusal("slurm.extra", reason, hint))
 }
 
 /// What the settings of the partition forbid.

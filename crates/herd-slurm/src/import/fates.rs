@@ -46,7 +46,8 @@ const fn option(name: &'static str, letter: char, form: Form, fate: Fate) -> Sba
     }
 }
 
-const TASKS: &str = "write a job file with `nodes`, `procs_per_node` and `type: mpi` or `pytorch`, whose \
+/// What to write instead of a script that starts tasks.
+pub(super) const TASKS: &str = "write a job file with `nodes`, `procs_per_node` and `type: mpi` or `pytorch`, whose \
                      `run` is the program that the script starts with srun";
 const SHAPE: Fate = Refused("herd starts the tasks itself, one executor a node", TASKS);
 const GPU_SHAPE: Fate = Refused(

@@ -94,14 +94,14 @@ fn line_options(
             }
             (Form::Optional, inline) => inline.unwrap_or_default(),
             (Form::Value, Some(value)) => value,
-            (Form::Value, None) => match words.next() {
-                Some((_, value)) => value.clone(),
-                None => {
+            (Form::Value, None) => {
+                let Some((_, value)) = words.next() else {
                     let message = format!("`--{}` needs a value", option.name);
                     faults.push(Diagnostic::at(position, message));
                     continue;
-                }
-            },
+                };
+                value.clone()
+            }
         };
         given.insert(option.name, Given { value, position });
     }

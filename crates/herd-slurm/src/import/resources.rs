@@ -6,12 +6,10 @@ use herd_core::text::quoted;
 use herd_core::units::Bytes;
 use herd_core::validate;
 
+use super::fates::TASKS;
 use super::lines::{Given, Options};
 use super::options::Findings;
 use crate::gres::{self, megabytes};
-
-const TASKS: &str = "write a job file with `nodes`, `procs_per_node` and `type: mpi` or `pytorch`, whose \
-                     `run` is the program that the script starts with srun";
 
 /// Fills in `nodes` and `resources`.
 pub(super) fn apply(given: &Options, spec: &mut JobSpec, found: &mut Findings<'_>) {

@@ -86,13 +86,16 @@ pub(super) fn directives(
         ("chdir", Some(request.directory.to_owned())),
         ("export", Some("NONE".to_owned())),
     ]);
-    all.extend(extra(request));
+    all.extend(extra(request, facts));
     all
 }
 
 /// What `slurm.extra` adds, and the nodes that herd itself keeps off.
-fn extra(request: &Request<'_>) -> Vec<Directive> {
-    let mut exclude = herd_core::hostlist::fold(request.exclude);
+fn extra(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Directive> {
+    // A node that has left the cluster meanwhile would make sbatch refuse the script.
+    let known = |name: &&String| facts.nodes.is_empty() || facts.has_node(name);
+    let away: Vec<&String> = request.exclude.iter().filter(known).collect();
+    let mut exclude = herd_core::hostlist::fold(&away);
     let mut all = Vec::new();
     for text in &request.options.extra {
         let bare = text.trim_start_matches('-');

@@ -28,7 +28,7 @@ pub struct Request<'a> {
     pub image: Option<&'a str>,
     /// Absolute path of the job's directory, where Slurm puts what the script itself prints.
     pub directory: &'a str,
-    /// Nodes to keep off, besides those that the job names.
+    /// Nodes to keep off, besides those that the job names; unknown ones are left out.
     pub exclude: &'a [String],
     /// Slurm jobs that have to end first.
     pub after: &'a [Dependency],

@@ -64,7 +64,7 @@ fn render(text: &str) -> Result<String, Vec<Unsupported>> {
         options: &options,
         image: spec.image.as_deref(),
         directory: "/home/a b/50%",
-        exclude: &["n8".to_owned(), "n9".to_owned()],
+        exclude: &["n3".to_owned(), "gone7".to_owned()],
         after: &[
             Dependency {
                 job: 7,
@@ -92,7 +92,7 @@ fn row_15_a_plan_becomes_a_script_that_a_person_can_read() {
     let text = "name: 'düne, 2'\nnodes: 2\nrun: a\nwalltime: 90s\npriority: 40\n\
                 resources: {cpus: 4, memory: 1000MB, gpus: 2, gpu_type: H800}\n\
                 checkpoint: {protocol: torch-rank, grace: 20s}\n\
-                slurm: {partition: all, account: lab, qos: 'a \"b\"', extra: [--constraint=ib&nvme, --exclusive, '--exclude=n[1-2]']}";
+                slurm: {partition: all, account: lab, qos: 'a \"b\"', extra: [--constraint=ib&nvme, --exclusive, '--exclude=n[1-1]']}";
     let expected = r#"#!/bin/sh
 # herd job 01a22bd3-d42d-7254-8fbe-986b44cfb96c, attempt 1
 #SBATCH --job-name=d-ne--2-44cfb96c
@@ -117,7 +117,7 @@ fn row_15_a_plan_becomes_a_script_that_a_person_can_read() {
 #SBATCH --export=NONE
 #SBATCH --constraint="ib&nvme"
 #SBATCH --exclusive
-#SBATCH --exclude="n[1-2],n[8-9]"
+#SBATCH --exclude="n[1-1],n3"
 
 exec /opt/herd/herd-node driver 'it'\''s me'
 "#;
@@ -194,6 +194,7 @@ fn i13_what_a_cluster_cannot_honour_is_refused_all_at_once() {
              slurm: {partition: all, account: other, extra: [--comment=x, --nodelist=n, --nodelist=n1, '--exclude=n[']}"
         ),
         [
+            "slurm.extra",
             "slurm.extra",
             "slurm.extra",
             "slurm.extra",
