@@ -76,8 +76,19 @@ fn entry(text: &str) -> Option<Gres> {
 
 /// GPUs of a list.
 pub fn gpus(list: &[Gres]) -> u32 {
+    gpus_of(list, None)
+}
+
+/// GPUs of one type, or of any.
+pub fn gpus_of(list: &[Gres], wanted: Option<&str>) -> u32 {
+    let same = |gres: &&Gres| match (wanted, &gres.kind) {
+        (None, _) => true,
+        (Some(wanted), Some(kind)) => kind.eq_ignore_ascii_case(wanted),
+        (Some(_), None) => false,
+    };
     list.iter()
         .filter(|gres| gres.name == "gpu")
+        .filter(same)
         .fold(0, |sum, gres| sum.saturating_add(gres.count))
 }
 

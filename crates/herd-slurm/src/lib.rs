@@ -10,6 +10,7 @@ pub mod config;
 pub mod control;
 pub mod exit;
 pub mod facts;
+pub mod fit;
 pub mod gres;
 pub mod import;
 pub mod job;

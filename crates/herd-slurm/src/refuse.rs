@@ -7,6 +7,7 @@ use herd_core::units::{Bytes, Span};
 use herd_core::validate;
 
 use crate::facts::{ClusterFacts, Images};
+use crate::gres;
 use crate::node::Node;
 use crate::partition::{Availability, Partition};
 use crate::script::{MIDDLE, Request};
@@ -239,17 +240,7 @@ fn node_refusals(
         refused.push(refusal("resources.gpu_type", reason, hint));
         return refused;
     }
-    let gpus_of = |node: &Node| -> u32 {
-        let same = |of: &Option<String>| match (kind, of) {
-            (None, _) => true,
-            (Some(kind), Some(of)) => of.eq_ignore_ascii_case(kind),
-            (Some(_), None) => false,
-        };
-        node.gres
-            .iter()
-            .filter(|gres| gres.name == "gpu" && same(&gres.kind))
-            .fold(0, |sum, gres| sum.saturating_add(gres.count))
-    };
+    let gpus_of = |node: &Node| gres::gpus_of(&node.gres, kind);
     let memory = resources
         .memory
         .map_or(0, |memory| memory.0.div_ceil(1 << 20));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn i2_a_time_out_is_no_refusal() {
+    fn a_time_out_is_no_refusal() {
         for text in [
             "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use herd_slurm::outcome::Condition;
 use herd_slurm::squeue;
 
-/// Five times the budget, and fifteen for a build without optimisation: a deadline, no measurement.
-const DEADLINE: Duration = Duration::from_millis(60 * 5 * 3);
+/// Five times the budget, for the fastest of some runs: a deadline, no measurement.
+const DEADLINE: Duration = Duration::from_millis(60 * 5);
 
 #[test]
 fn a_poll_of_5000_jobs_is_read_within_its_budget() {
@@ -21,8 +21,14 @@ fn a_poll_of_5000_jobs_is_read_within_its_budget() {
         )
         .unwrap();
     }
+    let fastest = (0..5).map(|_| read(&text)).min().unwrap();
+    assert!(fastest < DEADLINE, "{fastest:?}");
+    println!("{fastest:?} for {} bytes", text.len());
+}
+
+fn read(text: &str) -> Duration {
     let begun = Instant::now();
-    let rows = squeue::parse(&text);
+    let rows = squeue::parse(text);
     let waiting = rows
         .iter()
         .map(|row| Condition::of(&row.state, &row.reason, None))
@@ -30,6 +36,5 @@ fn a_poll_of_5000_jobs_is_read_within_its_budget() {
         .count();
     let took = begun.elapsed();
     assert_eq!(waiting, 5000);
-    assert!(took < DEADLINE, "{took:?}");
-    println!("{took:?} for {} bytes", text.len());
+    took
 }

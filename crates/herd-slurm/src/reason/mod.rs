@@ -85,21 +85,25 @@ impl Reason {
 
     /// Its kind, where the word is known.
     pub fn class(&self) -> Option<Class> {
-        plain::PLAIN
-            .iter()
-            .find(|plain| plain.code == self.code)
-            .map(|plain| plain.class)
-            .or_else(|| self.limit().map(class_of))
+        let plain = self.plain().map(|plain| plain.class);
+        plain.or_else(|| self.limit().map(class_of))
     }
 
     /// The limit behind it, where it is one.
     pub fn limit(&self) -> Option<&'static Limit> {
-        limits::LIMITS.iter().find(|limit| limit.code == self.code)
+        let at = limits::LIMITS.binary_search_by(|limit| limit.code.cmp(&self.code));
+        limits::LIMITS.get(at.ok()?)
+    }
+
+    fn plain(&self) -> Option<&'static plain::Plain> {
+        let at = plain::PLAIN.binary_search_by(|plain| plain.code.cmp(&self.code));
+        plain::PLAIN.get(at.ok()?)
     }
 
     /// What it means; nothing where the word is not known.
     pub fn explain(&self) -> Option<Explanation> {
-        explanations().find(|known| known.code == self.code)
+        let plain = self.plain().map(explain_plain);
+        plain.or_else(|| self.limit().map(explain_limit))
     }
 }
 
@@ -114,19 +118,26 @@ impl fmt::Display for Reason {
 
 /// Every known reason, those that are no limits first.
 pub fn explanations() -> impl Iterator<Item = Explanation> {
-    let plain = plain::PLAIN.iter().map(|plain| Explanation {
+    let plain = plain::PLAIN.iter().map(explain_plain);
+    plain.chain(limits::LIMITS.iter().map(explain_limit))
+}
+
+fn explain_plain(plain: &plain::Plain) -> Explanation {
+    Explanation {
         code: plain.code,
         class: plain.class,
         meaning: plain.meaning.to_owned(),
         change: plain.change.to_owned(),
-    });
-    let limits = limits::LIMITS.iter().map(|limit| Explanation {
+    }
+}
+
+fn explain_limit(limit: &Limit) -> Explanation {
+    Explanation {
         code: limit.code,
         class: class_of(limit),
         meaning: limit.meaning(),
         change: limit.change(),
-    });
-    plain.chain(limits)
+    }
 }
 
 fn class_of(limit: &Limit) -> Class {
