@@ -3,6 +3,7 @@
 mod backend_local;
 mod cli;
 mod commands;
+mod config;
 mod error;
 mod job_input;
 mod jobs;
