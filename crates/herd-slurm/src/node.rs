@@ -12,7 +12,7 @@ use crate::text::{self, fields, given, records, value};
 pub fn list_call() -> Call {
     // %E, an administrator's words, stands last.
     let letters = ["%N", "%R", "%T", "%c", "%m", "%G", "%f", "%C", "%E"];
-    let format = text::format(&letters);
+    let format = text::record_format(&letters);
     Call::new("sinfo", ["-h", "-a", "-N", "-o", &format])
 }
 

@@ -38,7 +38,7 @@ pub struct Row {
 }
 
 fn call(more: impl IntoIterator<Item = String>) -> Call {
-    let format = text::format(&LETTERS);
+    let format = text::record_format(&LETTERS);
     let fixed = ["-h", "-a", "-r", "-t", "all", "-o", &format].map(str::to_owned);
     Call::new("squeue", fixed.into_iter().chain(more))
 }
@@ -122,7 +122,7 @@ pub struct Estimate {
 
 /// Asks for estimates.
 pub fn start_calls(jobs: &[u32]) -> Vec<Call> {
-    let format = text::format(&["%A", "%S", "%Y", "%r"]);
+    let format = text::record_format(&["%A", "%S", "%Y", "%r"]);
     job::lists(jobs)
         .into_iter()
         .map(|list| {

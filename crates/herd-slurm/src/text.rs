@@ -10,13 +10,13 @@ pub(crate) const FIELD: char = '\u{1f}';
 pub(crate) const RECORD: char = '\u{1e}';
 
 /// A format of `-o`: the letters, separated, and the end of the record.
-pub(crate) fn format(letters: &[&str]) -> String {
+pub(crate) fn record_format(letters: &[&str]) -> String {
     let mut format = letters.join("\u{1f}");
     format.push(RECORD);
     format
 }
 
-/// The records of a command that was given [`format`]. A last record without its end was cut off
+/// The records of a command that was given [`record_format`]. A last record without its end was cut off
 /// and is left out: half of it is not true.
 pub(crate) fn records(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive(RECORD)
