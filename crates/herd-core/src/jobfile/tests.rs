@@ -134,7 +134,10 @@ fn says_every_fault_at_once_in_the_order_of_the_file() {
         .iter()
         .find(|fault| fault.path == "walltime")
         .unwrap();
-    assert_eq!(walltime.message, "`90` needs a unit: `90s`, `90m` or `90h`");
+    assert_eq!(
+        walltime.refusal.message,
+        "`90` needs a unit: `90s`, `90m` or `90h`"
+    );
 }
 
 /// Text, key, part of the message; each has exactly this one fault.
@@ -309,7 +312,7 @@ fn refuses_each_wrong_value_with_its_key_and_reason() {
         assert!(
             diagnostics
                 .iter()
-                .any(|f| f.path == *path && f.message.contains(part)),
+                .any(|f| f.path == *path && f.refusal.message.contains(part)),
             "{text}\n--\n{diagnostics}"
         );
         assert_eq!(diagnostics.count(), 1, "{text}\n--\n{diagnostics}");
@@ -409,11 +412,12 @@ fn keys_of_other_tools_are_answered_with_what_says_them_here() {
         let faults: Vec<_> = error.iter().collect();
         assert_eq!(faults.len(), 1, "{error}");
         assert_eq!(
-            (faults[0].path.as_str(), faults[0].message.as_str()),
+            (faults[0].path.as_str(), faults[0].refusal.message.as_str()),
             (path, "unknown key of a job file")
         );
         assert!(
             faults[0]
+                .refusal
                 .hint
                 .as_ref()
                 .is_some_and(|said| said.contains(hint)),

@@ -43,7 +43,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Cancel(args) => cancel::run(&args, home, printer),
         Command::Why(args) => why::run(&args, home, printer),
         Command::Exec(args) => exec::run(&args, home, printer),
-        Command::Render(args) => render::run(&args, printer),
+        Command::Render(args) => render::run(&args, home, printer),
         Command::Doctor(args) => doctor::run(&args, home, printer),
         Command::Gc(args) => gc::run(&args, home, printer),
         Command::Completions(args) => Ok(completions::run(&args, printer)),

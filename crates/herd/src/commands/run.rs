@@ -18,7 +18,7 @@ use crate::report;
 
 /// Runs the job, then says what became of it.
 pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
-    let input = job_input::read(&args.job)?;
+    let input = job_input::read(&args.job, home)?;
     say(&input, printer);
     let home = jobs::open_home(home)?;
     let id = backend_local::prepare(&home, input)?;

@@ -22,7 +22,7 @@ struct Submitted {
 
 /// Submits, and follows where asked.
 pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
-    let input = crate::job_input::read(&args.job)?;
+    let input = crate::job_input::read(&args.job, home)?;
     super::run::say(&input, printer);
     let home_dir = jobs::open_home(home)?;
     let backend = input.backend.clone();

@@ -5,14 +5,15 @@ mod row;
 
 use std::path::Path;
 
+use herd_core::JobId;
 use herd_core::result::AttemptEnd;
-use herd_core::spec::{After, JobType};
+use herd_core::spec::JobType;
 use herd_core::state::JobState;
 use herd_core::units::Span;
 use herd_jobdir::status::{DRIVER_LOST, TaskOverview};
 use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
 
-use crate::error::{ExpectedError, Fault};
+use crate::error::ExpectedError;
 use crate::report::Context;
 use crate::text;
 pub(crate) use choose::open_active;
@@ -45,24 +46,9 @@ pub(crate) fn span_option(option: &'static str, value: &str) -> Result<Span, Exp
     )
 }
 
-/// The jobs that must end first, each as its full id; one that does not exist is a fault.
-pub(crate) fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, ExpectedError> {
-    let mut resolved = Vec::with_capacity(after.len());
-    let mut faults = Vec::new();
-    for wanted in after {
-        match home.select(&wanted.job) {
-            Ok(id) => resolved.push(After {
-                job: id.to_string(),
-                when: wanted.when,
-            }),
-            Err(error) => faults.push(Fault::of("after", error.to_string())),
-        }
-    }
-    if faults.is_empty() {
-        Ok(resolved)
-    } else {
-        Err(ExpectedError::Faults { file: None, faults })
-    }
+/// The id of the job that a selector means in a home.
+pub(crate) fn find(home: Option<&Path>, selector: &str) -> Result<JobId, ExpectedError> {
+    select(&open_home(home)?, selector)
 }
 
 /// One job and where it stands.
@@ -76,9 +62,8 @@ pub(crate) struct Job {
     pub(crate) status: JobStatus,
 }
 
-/// The job a selector means.
-pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
-    let id = home.select(selector).map_err(|error| match error {
+fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
+    home.select(selector).map_err(|error| match error {
         SelectError::NotFound { .. } if selector == "last" => ExpectedError::NoJobs {
             home: home.path().to_owned(),
         },
@@ -96,7 +81,12 @@ pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
                 .collect(),
         },
         SelectError::Unreadable(error) => ExpectedError::failed("look through the jobs", error),
-    })?;
+    })
+}
+
+/// The job a selector means.
+pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
+    let id = select(home, selector)?;
     let dir = home
         .open(id)
         .map_err(|error| ExpectedError::failed("open the job", error))?;
