@@ -188,7 +188,7 @@ mod tests {
             ("cpus", "per node"),
             ("mem", "per node"),
             ("gpus", "per node"),
-            ("time", "per job"),
+            ("time", "of each attempt"),
         ] {
             let arg = run.get_arguments().find(|arg| arg.get_id() == id).unwrap();
             let help = arg.get_help().unwrap().to_string();
