@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
         short: id.short(),
         backend,
     };
-    printer.one(&submitted, &submitted.id, args.output.output, |_color| {
+    printer.one(&submitted, &submitted.id, args.output.output, |_look| {
         format!("{}\n", submitted.id)
     })?;
     printer.flush();

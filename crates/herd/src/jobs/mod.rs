@@ -4,9 +4,11 @@ mod choose;
 mod row;
 
 use std::path::Path;
+use std::time::Duration;
 
 use herd_core::JobId;
 use herd_core::result::AttemptEnd;
+use herd_core::retry;
 use herd_core::spec::JobType;
 use herd_core::state::JobState;
 use herd_core::units::Span;
@@ -141,6 +143,22 @@ impl Job {
         }
     }
 
+    /// What it waits for or why it ended; of a pause before a retry, what is left.
+    pub(crate) fn why(&self) -> Option<String> {
+        let why = self.status.brief.why.as_ref()?;
+        let left = self.waits_for().and_then(|why| {
+            // The wait is the attempt's latest event.
+            let attempt = self.dir.attempt(self.status.brief.attempt);
+            let since = attempt.read_events().ok()?.last()?.time_ms;
+            let waited = Duration::from_millis(text::now_ms().saturating_sub(since));
+            Some(match retry::left_of(why, waited)?.as_millis() {
+                0 => "retries now".to_owned(),
+                left => format!("retries in {}", text::span(u64::try_from(left).ok()?)),
+            })
+        });
+        Some(left.unwrap_or_else(|| why.clone()))
+    }
+
     /// What it waits for, where it does.
     pub(crate) fn waits_for(&self) -> Option<&str> {
         let brief = &self.status.brief;
@@ -216,7 +234,7 @@ impl Job {
         let failure = self.status.failure.as_ref().filter(|_| self.is_ended())?;
         // Every attempt has the first one's rule; without the plan there is nothing to say.
         let plan = self.dir.attempt(1).read_plan().ok().flatten()?;
-        herd_core::retry::not_listed(plan.retry.as_ref(), failure)
+        retry::not_listed(plan.retry.as_ref(), failure)
     }
 
     /// Path of the merged log.
@@ -245,9 +263,5 @@ impl Job {
 
 /// Columns of the terminal on standard error, where reports go.
 fn width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr())
-        .map(|size| usize::from(size.ws_col))
-        .ok()
-        .filter(|columns| *columns > 0)
-        .unwrap_or(DEFAULT_WIDTH)
+    crate::printer::columns(std::io::stderr()).unwrap_or(DEFAULT_WIDTH)
 }
