@@ -292,6 +292,22 @@ fn a_job_that_waits_for_its_next_attempt_can_be_cancelled() {
 }
 
 #[test]
+fn a_traceback_on_the_screen_is_not_repeated_by_the_report() {
+    let herd = Herd::new();
+    let program = "def f():\n    raise ValueError('no data')\nf()\n";
+    herd.file("train.py", program);
+    let output = herd.run(&["run", "--", "python3", "train.py"]);
+    assert_code(&output, 1);
+    let said = stderr(&output);
+    assert_eq!(said.matches("Traceback").count(), 1, "{said}");
+    let line = "\nherd: rank 0 failed first, on node0: exit code 1: ValueError: no data\n";
+    assert!(said.contains(line) && !said.contains('│'), "{said}");
+    // Among other ranks' output it is looked for, so it is shown at the end.
+    let output = herd.run(&["run", "-N", "2", "--", "python3", "train.py"]);
+    assert!(stderr(&output).contains("│ ValueError: no data"));
+}
+
+#[test]
 fn status_says_how_much_of_a_script_it_leaves_out() {
     let herd = Herd::new();
     herd.file("job.yaml", "run: |\n  echo 1\n  echo \t2\n\n  echo 3\n");

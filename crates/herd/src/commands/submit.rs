@@ -59,5 +59,8 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
         .read_result()
         .map_err(|error| ExpectedError::failed("read how the job ended", error))?;
     // Without a result the reader of standard output left before the end.
-    Ok(result.map_or(0, |result| super::run::report(&job, &result, printer)))
+    Ok(result.map_or(0, |result| {
+        // All output went to standard output, and the report goes to standard error.
+        super::run::report(&job, &result, false, printer)
+    }))
 }

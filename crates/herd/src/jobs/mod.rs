@@ -215,6 +215,7 @@ impl Job {
             log: self.log_path(),
             tasks: None,
             note: self.not_retried(),
+            output_shown: false,
             width: width(),
             color,
         }
