@@ -14,6 +14,7 @@ mod man;
 mod places;
 mod render;
 mod run;
+mod selectors;
 mod status;
 mod submit;
 mod wait;
@@ -47,6 +48,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Doctor(args) => doctor::run(&args, home, printer),
         Command::Gc(args) => gc::run(&args, home, printer),
         Command::Completions(args) => Ok(completions::run(&args, printer)),
+        Command::Selectors(args) => selectors::run(&args, home, printer),
         Command::Man(args) => man::run(&args, printer),
         Command::Executor(args) => hidden::executor(&args),
         Command::Driver(args) => hidden::driver(&args),
