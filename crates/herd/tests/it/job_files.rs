@@ -352,7 +352,7 @@ fn i13_a_refusal_names_the_flag_or_the_line_and_what_to_do() {
     }
     bench.file(
         "job.yaml",
-        b"nodes: 1\nresources:\n  gpus: 1000\nrun: 'true'\nbackend: local\n",
+        b"backend: local\nresources:\n  gpus: 1000\nrun: 'true'\n",
     );
     let file = refused(&bench, &["run", "job.yaml"]);
     let place = "\njob.yaml:3:9: resources.gpus: asks for 1000 GPUs";
