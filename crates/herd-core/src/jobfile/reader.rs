@@ -128,7 +128,14 @@ impl Reader {
         table: &'static [Key],
     ) -> Option<Fields<'n>> {
         let Some(entries) = node.mapping() else {
-            self.wrong(node, path, "a mapping");
+            let mut keys = table.iter().filter(|key| key.required).chain(table);
+            let key = keys.next().map_or("", |key| key.name);
+            let refusal = Refusal::new(format!("expected a mapping, found {}", node.kind()));
+            let refusal = match path {
+                "" => refusal.with_hint("write `run: COMMAND`, a key and its value a line"),
+                _ => refusal.with_hint(format!("write `{path}: {{{key}: …}}`")),
+            };
+            self.fault(node, path, refusal);
             return None;
         };
         for entry in entries {

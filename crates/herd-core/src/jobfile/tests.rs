@@ -350,6 +350,23 @@ fn i12_a_secret_written_out_is_not_repeated() {
 }
 
 #[test]
+fn a_value_in_place_of_a_section_is_told_what_the_section_looks_like() {
+    for (text, hint) in [
+        ("run: a\nretry: 3\n", "hint: write `retry: {max: …}`"),
+        (
+            "run: a\nresources: 4\n",
+            "hint: write `resources: {cpus: …}`",
+        ),
+        ("echo hi\n", "hint: write `run: COMMAND`"),
+        ("comand: echo hi\n", "hint: did you mean `run`?"),
+    ] {
+        let error = refused(text.as_bytes()).to_string();
+        assert!(error.contains(hint), "{error}");
+        assert!(!error.contains("nothing to run"), "{error}");
+    }
+}
+
+#[test]
 fn a_faulty_key_does_not_blame_another() {
     // The unreadable type decides whether the launcher is right.
     assert_eq!(refused(b"run: a\ntype: torch\nlauncher: user\n").count(), 1);

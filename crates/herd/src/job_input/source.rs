@@ -71,9 +71,7 @@ pub(crate) fn read(
         let full = around.cwd.join(path);
         let name = path.display().to_string();
         let bytes = read_bounded(&full, MAX_BYTES).map_err(|problem| {
-            Fault::new(format!("{name}: {problem}")).hint(format!(
-                "to run a program rather than a job file: herd run -- {name}"
-            ))
+            Fault::new(format!("{name}: {problem}")).hint(program::instead_of(path, &full))
         })?;
         if let Some(fault) = program::refuse(path, &full, &bytes) {
             return Err(fault);

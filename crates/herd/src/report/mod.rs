@@ -364,7 +364,14 @@ fn failed_tasks(lines: &mut Vec<String>, tasks: &TaskOverview, context: &Context
     };
     let number = count(failed.indices.len(), "task");
     lines.push(match task_list(failed) {
-        Ok(list) => format!("  {number} failed; to run them again: `array: {list}`"),
+        Ok(list) => {
+            let them = if failed.indices.len() == 1 {
+                "it"
+            } else {
+                "them"
+            };
+            format!("  {number} failed; to run {them} again: `array: {list}`")
+        }
         Err(list) => format!(
             "  {number} failed: {list} (`herd status {} -o json` has all)",
             context.short
