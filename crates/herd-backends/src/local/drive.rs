@@ -8,6 +8,7 @@ use std::time::Duration;
 use herd_core::event::EventKind;
 use herd_core::exit;
 use herd_core::result::{AttemptEnd, Failure, JobResult};
+use herd_core::retry;
 use herd_core::sentence;
 use herd_core::state::JobState;
 use herd_jobdir::runlog::RunLogWriter;
@@ -225,7 +226,7 @@ async fn attempts(
             return Ok(result);
         };
         let next = write_next(job, &mut plan, DURABILITY)?;
-        let why = format!("retries after {} s", backoff.as_duration().as_secs_f32());
+        let why = retry::waits(backoff);
         note_queued(&next, &clock, &why)?;
         if let (Some(tell), Some(failure)) = (options.waits, &end.failure) {
             let failed = sentence::failure(failure, &|node| format!("node{node}"));

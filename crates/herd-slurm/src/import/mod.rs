@@ -61,9 +61,9 @@ pub fn import(
     if faults.is_empty() {
         // What only the whole job shows.
         for conflict in validate::spec(&spec) {
-            let mut fault = Diagnostic::at(Position::START, conflict.refusal.message);
+            let mut fault = Diagnostic::at(Position::START, String::new());
             fault.path = conflict.key;
-            fault.hint = conflict.refusal.hint;
+            fault.refusal = conflict.refusal;
             faults.push(fault);
         }
     }

@@ -18,7 +18,7 @@ use crate::report;
 
 /// Runs the job, then says what became of it.
 pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
-    let input = job_input::read(&args.job)?;
+    let input = job_input::read(&args.job, home)?;
     say(&input, printer);
     let home = jobs::open_home(home)?;
     let id = backend_local::prepare(&home, input)?;
@@ -35,10 +35,10 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
             move || console.log_grew()
         };
         let driven = backend_local::drive_foreground(&home, id, grown);
-        console.finish();
+        let shown = console.finish();
         match driven {
             Ok(result) => match jobs::open(&home, &id.to_string()) {
-                Ok(job) => report(&job, &result, printer),
+                Ok(job) => report(&job, &result, shown, printer),
                 Err(_) => result.exit_code,
             },
             Err(error) => {
@@ -59,9 +59,11 @@ pub(super) fn say(input: &JobInput, printer: &mut Printer) {
     }
 }
 
-/// Prints the report after a run; the exit code.
-pub(super) fn report(job: &Job, result: &JobResult, printer: &mut Printer) -> u8 {
+/// Prints the report after a run, whose output may have been `shown` where the report goes; the
+/// exit code.
+pub(super) fn report(job: &Job, result: &JobResult, shown: bool, printer: &mut Printer) -> u8 {
     let mut context = job.report_context(printer.err_color());
+    context.output_shown = shown;
     // The report says what it can.
     context.tasks = job.tasks().unwrap_or_default();
     let end = job.last_end();
