@@ -212,13 +212,28 @@ pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
     // Out of the submitter's terminal, whose end must not reach this process. It fails only for
     // the leader of a group, which has left it already.
     let _leader = rustix::process::setsid();
-    Ok(guard::run(|| match drive(&home, id, false, None) {
-        Ok(result) => result.exit_code,
-        Err(error) => {
-            drop(std::io::stderr().write_all(error.render(false).as_bytes()));
-            error.exit_code()
+    let ended = guard::run(guard::STOPPED_BOUND, || {
+        match drive(&home, id, false, None) {
+            Ok(result) => result.exit_code,
+            Err(error) => {
+                drop(std::io::stderr().write_all(error.render(false).as_bytes()));
+                error.exit_code()
+            }
         }
-    }))
+    });
+    let lost = if ended.lost {
+        end_lost(&home, id)
+    } else {
+        None
+    };
+    Ok(lost.map_or(ended.code, |result| result.exit_code))
+}
+
+/// Ends the job of a driver that was lost, in the driver's guard; how it has ended, where that can be
+/// written or read.
+pub(crate) fn end_lost(home: &Home, id: JobId) -> Option<JobResult> {
+    let job = home.open(id).ok()?;
+    herd_jobdir::finish_lost(&job, crate::text::now_ms()).ok()?
 }
 
 /// `herd rsh`.
