@@ -10,8 +10,8 @@ use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, sp
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// What orphans of a dead executor get between TERM and KILL (I5).
-const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+use crate::last_resort::GRACE;
+
 /// Bound on ending orphans, killing included.
 const ORPHAN_BOUND: Duration = Duration::from_secs(5);
 
@@ -106,23 +106,25 @@ impl Executors {
         }
         let living = self.living();
         self.sweeps.spawn_blocking(move || {
-            tree::end_all_children(&living, ORPHAN_GRACE, ORPHAN_BOUND);
+            tree::end_all_children(&living, GRACE, ORPHAN_BOUND);
         });
     }
 
-    fn living(&self) -> Vec<Pid> {
+    /// Those that live.
+    pub(crate) fn living(&self) -> Vec<Pid> {
         self.alive
             .values()
             .filter_map(|&number| pid(number))
             .collect()
     }
 
-    /// Waits for all to end after Release, then ends them and what they left.
-    pub(crate) async fn finish(&mut self, bound: Duration) {
+    /// Waits for all to end after Release, then ends them and what they left, which get `grace` between
+    /// TERM and KILL.
+    pub(crate) async fn finish(&mut self, bound: Duration, grace: Duration) {
         let deadline = Instant::now() + bound;
         while !self.alive.is_empty() {
             if timeout_at(deadline, self.next_exit()).await.is_err() {
-                self.group.stop(Signal::TERM, ORPHAN_GRACE);
+                self.group.stop(Signal::TERM, grace);
                 let killed = Instant::now() + ORPHAN_BOUND;
                 while !self.alive.is_empty() && timeout_at(killed, self.next_exit()).await.is_ok() {
                 }

@@ -14,9 +14,9 @@ use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, spawn_in_group};
 use herd_link::message::{Assign, Task, ToCoordinator};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, until};
 use crate::command;
 use crate::environment::{self, Meeting};
 use crate::inherited::complete;
@@ -102,7 +102,7 @@ impl Tasks {
                     }
                     self.fill();
                 }
-                () = at(self.tell_at) => self.tell_at = Some(Instant::now()),
+                () = until(self.tell_at) => self.tell_at = Some(Instant::now()),
             }
         }
     }
@@ -188,14 +188,6 @@ impl Tasks {
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
         while self.running.join_next().await.is_some() {}
-    }
-}
-
-/// Waits until then; for ever without a time.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 
