@@ -10,6 +10,7 @@ use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, sp
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use crate::clock::until;
 use crate::last_resort::GRACE;
 
 /// Bound on ending orphans, killing included.
@@ -30,6 +31,8 @@ pub(crate) struct Executors {
     group: Group,
     /// Pid of each that lives, by node index, which is the group's index too.
     alive: BTreeMap<usize, u32>,
+    /// When those that were given up are killed, by node index.
+    kill_at: BTreeMap<usize, Instant>,
     /// Removed after the last process has ended.
     cgroups: Vec<Cgroup>,
     /// Ends of orphans that are under way; each has its own bound.
@@ -75,6 +78,7 @@ impl Executors {
         Ok(Self {
             group: Group::from_children(children),
             alive,
+            kill_at: BTreeMap::new(),
             cgroups,
             sweeps: JoinSet::new(),
         })
@@ -86,14 +90,46 @@ impl Executors {
             if self.alive.is_empty() {
                 std::future::pending::<()>().await;
             }
-            match self.group.next_exit().await {
-                Some((node, exit)) => {
-                    if let Some(pid) = self.alive.remove(&node) {
-                        return (node, format!("its executor (pid {pid}) {}", exit.end));
+            let kill_next = self.kill_at.values().min().copied();
+            tokio::select! {
+                exit = self.group.next_exit() => match exit {
+                    Some((node, exit)) => {
+                        self.kill_at.remove(&node);
+                        if let Some(pid) = self.alive.remove(&node) {
+                            return (node, format!("its executor (pid {pid}) {}", exit.end));
+                        }
                     }
-                }
-                None => std::future::pending().await,
+                    None => std::future::pending().await,
+                },
+                () = until(kill_next) => self.kill_given_up(),
             }
+        }
+    }
+
+    /// Ends one that does not do its duty any more, while the others go on.
+    pub(crate) fn give_up(&mut self, node: usize) {
+        if !self.alive.contains_key(&node) {
+            return;
+        }
+        self.signal(node, Signal::TERM);
+        // One that was stopped acts on nothing else.
+        self.signal(node, Signal::CONT);
+        // It gives its ranks as long, and then it has to be gone itself.
+        self.kill_at.insert(node, Instant::now() + 2 * GRACE);
+    }
+
+    fn kill_given_up(&mut self) {
+        let now = Instant::now();
+        let due = self.kill_at.extract_if(.., |_, at| *at <= now);
+        for node in due.map(|(node, _)| node).collect::<Vec<_>>() {
+            self.signal(node, Signal::KILL);
+        }
+    }
+
+    fn signal(&self, node: usize, signal: Signal) {
+        if let Some(child) = self.group.child(node) {
+            // One that has ended is what is wanted.
+            drop(child.signal_group(signal));
         }
     }
 

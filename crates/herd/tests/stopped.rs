@@ -89,6 +89,41 @@ fn i6_a_submitted_driver_that_stays_stopped_is_lost() {
 }
 
 #[test]
+fn i6_an_executor_that_stands_still_during_setup_is_not_waited_for_twice() {
+    let herd = Herd::new();
+    herd.file(
+        "job.yaml",
+        "name: setup\nnodes: 2\nsetup:\n  on: each\n  run: |\n    trap '' TERM\n    \
+         echo $$ > up.$HERD_NODE_RANK\n    while :; do sleep 1; done\nrun: 'true'\n",
+    );
+    let run = herd.start(&["run", "job.yaml"]);
+    let up = ["up.0", "up.1"].map(|name| herd.path(name));
+    eventually("setup on both nodes", || {
+        up.iter().all(|file| !pids(file).is_empty())
+    });
+    let (peer, own) = (pids(&up[0])[0], pids(&up[1])[0]);
+    let parent = |pid| {
+        let executors = children(driver_of(&run));
+        executors
+            .into_iter()
+            .find(|&executor| children(executor).contains(&pid))
+    };
+    let executor = parent(own).unwrap();
+    signal(executor, "-STOP");
+    // It is given up after 15 s of silence. Its peer has 10 s of grace then, which it uses.
+    within(LOST, "the end of the silent executor", || !alive(executor));
+    assert!(alive(peer), "the peer's grace came first");
+    let output = run.wait_with_output().unwrap();
+    assert_code(&output, 125);
+    assert!(
+        stderr(&output).contains("node1 was lost: silent for"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!alive(peer) && !alive(own));
+}
+
+#[test]
 fn a_driver_that_is_let_go_on_in_time_goes_on() {
     let herd = Herd::new();
     let run = herd.start(&[

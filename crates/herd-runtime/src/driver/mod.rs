@@ -290,6 +290,7 @@ impl Driver {
                     if let Some(id) = self.node_connections.remove(&node) {
                         self.connections.close(id);
                     }
+                    self.executors.give_up(node);
                     // One whose connection broke before has no end to be told of.
                     self.sessions_lost(node, "it was given up");
                 }
