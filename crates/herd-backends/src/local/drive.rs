@@ -95,9 +95,12 @@ pub async fn drive(
     let first = job.attempt(1);
     first
         .claim_owner(&format!("local:{}", std::process::id()))
-        .map_err(|source| DriveError::Owned {
-            job: job.id().short(),
-            source,
+        .map_err(|source| match source {
+            source @ JobDirError::AlreadyOwned(_) => DriveError::Owned {
+                job: job.id().short(),
+                source,
+            },
+            source => DriveError::Records(source),
         })?;
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
     let outcome = attempts(home, job, &first, options, &mut signals).await;
