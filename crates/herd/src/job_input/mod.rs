@@ -9,6 +9,7 @@ pub(crate) mod mounts;
 mod origin;
 pub(crate) mod program;
 pub(crate) mod secrets;
+pub(crate) mod size;
 pub(crate) mod source;
 pub(crate) mod written;
 
@@ -209,8 +210,15 @@ impl JobInput {
 
     /// The plan, or everything that this backend cannot honour (I13).
     fn planned(&self, submission: Submission) -> Result<Plan, Vec<Fault>> {
-        plan::plan(&self.spec, &backend_local::facts(), submission)
-            .map_err(|refused| refused.iter().map(refusal).collect())
+        let plan = plan::plan(&self.spec, &backend_local::facts(), submission)
+            .map_err(|refused| refused.iter().map(refusal).collect::<Vec<_>>())?;
+        let limits = size::Limits::of_this_process(plan.inherit_env);
+        let faults = size::faults(&plan, self.secrets.values(), &limits);
+        if faults.is_empty() {
+            Ok(plan)
+        } else {
+            Err(faults)
+        }
     }
 }
 
