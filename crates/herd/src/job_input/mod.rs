@@ -196,7 +196,7 @@ impl JobInput {
     /// What to know about a job that is accepted.
     pub(crate) fn plan_notes(&self) -> Vec<String> {
         let submission = self.submission(JobId::generate());
-        plan::notes(&self.spec, &backend_local::facts(), &submission)
+        plan::notes(&self.spec, &backend_local::facts(&self.spec), &submission)
     }
 
     fn submission(&self, job: JobId) -> Submission {
@@ -210,7 +210,7 @@ impl JobInput {
 
     /// The plan, or everything that this backend cannot honour (I13).
     fn planned(&self, submission: Submission) -> Result<Plan, Vec<Fault>> {
-        let plan = plan::plan(&self.spec, &backend_local::facts(), submission)
+        let plan = plan::plan(&self.spec, &backend_local::facts(&self.spec), submission)
             .map_err(|refused| refused.iter().map(refusal).collect::<Vec<_>>())?;
         let limits = size::Limits::of_this_process(plan.inherit_env);
         let faults = size::faults(&plan, self.secrets.values(), &limits);
