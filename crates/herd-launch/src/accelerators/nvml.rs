@@ -17,6 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// How long the library may take; it loads the driver where nothing has used it.
 const BOUND: Duration = Duration::from_secs(5);
+/// When the process that loads the library ends by itself: after [`BOUND`].
+const ALARM_SECONDS: u32 = 10;
 /// Most that is read of an answer.
 const ANSWER_MAX: u64 = 64 * 1024;
 /// Most devices that are believed.
@@ -79,6 +81,8 @@ pub fn ask(program: &Path, argument: &str) -> Vec<String> {
 /// Loads the library into this process, which should do nothing else, and returns the UUIDs of the
 /// GPUs in the library's order; empty where it is missing or refuses.
 pub fn list() -> Vec<String> {
+    // Whoever asks ends this process when it is late; nobody else would, were the asker killed.
+    nix::unistd::alarm::set(ALARM_SECONDS);
     Library::load()
         .and_then(|library| library.uuids())
         .unwrap_or_default()
