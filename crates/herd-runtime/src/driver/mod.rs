@@ -2,6 +2,7 @@
 //! writes events and the one terminal record.
 
 mod attempt;
+mod followers;
 mod messages;
 mod sessions;
 
@@ -24,6 +25,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 pub use self::attempt::{Attempt, DriverError, NodePlan, asked_by_signal};
 use self::attempt::{executor_argv, limit_memory};
+use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 use crate::coordinator::{Action, Coordinator};
@@ -115,6 +117,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         peers: BTreeMap::new(),
         clients: BTreeMap::new(),
         relay: Relay::default(),
+        followers: Followers::new(attempt.job.path()),
         address,
         key_file: attempt.key_file,
         node_connections: BTreeMap::new(),
@@ -146,6 +149,7 @@ struct Driver {
     /// When each client was last heard.
     clients: BTreeMap<ConnectionId, u64>,
     relay: Relay,
+    followers: Followers,
     /// Where commands inside the job reach this driver.
     address: SocketAddr,
     key_file: PathBuf,
@@ -192,6 +196,7 @@ impl Driver {
                     Err(error @ JobDirError::DiskFull { .. }) => self.records.failed(&error),
                     other => other?,
                 }
+                self.end_followers().await;
                 return Ok(end);
             }
             tokio::select! {
@@ -206,6 +211,7 @@ impl Driver {
                     }
                     self.act();
                     self.flush_tasks();
+                    self.feed_followers();
                 }
                 asked = signals.asked() => self.asked(asked),
                 (node, how) = self.executors.next_exit() => {
