@@ -217,7 +217,8 @@ impl Watch {
         if self.stop_asked {
             self.stop_asked = false;
             stop_myself();
-        } else if self.lost_at.is_none() {
+        } else {
+            // Each stop is told once: a second one has followed a continuation that was not seen.
             self.lost_at = Some(Instant::now() + self.stopped_bound);
             let pid = self.child.as_raw_nonzero();
             say(&format!(
