@@ -15,7 +15,16 @@ use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask bench|arrays|bench-store [RUNS]";
+const USAGE: &str = "usage: cargo xtask bench|arrays|bench-store [RUNS]
+
+  bench         start times, memory, throughput and arrays; a table in Markdown on standard output
+  arrays        the part about arrays alone
+  bench-store   the store of herd launch beside torch's; needs `eval \"$(lab/env)\"` in this shell first
+
+RUNS is 15 without it; what takes seconds each is run three times at most. Each builds herd first.
+Peers that are not on PATH have no rows: mpirun (lab/mpi installs it), git, HyperQueue (lab/hyperqueue).
+A busy machine measures itself: `chrt -f 10 cargo xtask bench 7` asks for the processor first.
+";
 /// Enough for a median that a single slow run does not move.
 const DEFAULT_RUNS: usize = 15;
 const MAX_RUNS: usize = 1000;
@@ -26,6 +35,11 @@ fn main() -> Result<()> {
     // What `bench-store` starts beside itself.
     if arguments == ["serve-store"] {
         return store::serve();
+    }
+    if matches!(arguments.as_slice(), ["help" | "-h" | "--help"]) {
+        return io::stdout()
+            .write_all(USAGE.as_bytes())
+            .context("write the help");
     }
     let (what, runs) = match arguments.as_slice() {
         [what] => (*what, DEFAULT_RUNS),

@@ -68,8 +68,7 @@ fn look() -> BackendFacts {
 
 /// Writes the job down; nothing runs yet.
 pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
-    let after = jobs::resolve_after(home, &input.spec.after)?;
-    let plan = input.plan(JobId::generate(), after)?;
+    let plan = input.plan(JobId::generate())?;
     let yaml = input.job_yaml();
     let submitted = local::submit(home, &yaml, plan, &input.secrets.into_values())
         .map_err(|error| ExpectedError::failed("take the job", error))?;

@@ -254,7 +254,7 @@ async fn attempts(
         let next = job.attempt(plan.attempt);
         next.create()?;
         next.write_plan(&plan, DURABILITY)?;
-        let why = format!("retries after {} s", backoff.as_duration().as_secs_f32());
+        let why = retry::waits(backoff);
         note_queued(&next, &clock, &why)?;
         if let (Some(tell), Some(failure)) = (options.waits, failure) {
             let failed = sentence::failure(failure, &|node| format!("node{node}"));
