@@ -37,7 +37,7 @@ pub fn run(args: &[OsString]) -> u8 {
             for warning in &flags.warnings {
                 complain(&format!("warning: {warning}"));
             }
-            guard::run(|| launch(*flags))
+            guard::run(guard::STOPPED_BOUND, || launch(*flags)).code
         }
         Err(error) => {
             complain(&format!("error: {error}"));
