@@ -19,6 +19,9 @@ use tempfile::TempDir;
 /// Bound on what one launcher does, on a machine that is loaded.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(2);
 
+/// Numbers the tests of this process.
+static NEXT: AtomicU16 = AtomicU16::new(1);
+
 /// Workers that run a script, and a place to meet that no other test uses.
 pub(crate) struct Nodes {
     directory: TempDir,
@@ -34,7 +37,6 @@ impl Nodes {
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         // Linux has the whole of 127/8 on loopback.
-        static NEXT: AtomicU16 = AtomicU16::new(1);
         let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let process = std::process::id() % 200 + 20;
         let host = format!("127.{process}.{high}.{}", low + 1);
