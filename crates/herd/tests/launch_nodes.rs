@@ -138,21 +138,23 @@ fn row_48_the_others_go_on_without_a_node_that_dies_where_they_are_enough() {
 
 #[test]
 fn row_48_a_failure_that_a_dead_node_has_caused_is_no_failure() {
-    // As a worker of torch does, this one fails as soon as its peers are gone.
+    // As a worker of torch does, this one fails as soon as the other node is gone.
     let test = Nodes::new(&format!(
-        "{PLACE} >> seen; [ $WORLD_SIZE = 2 ] && exit; echo $$ >> pids.$GROUP_RANK
-         until [ -e go ]; do sleep 0.02; done; exit 1"
+        "{PLACE} >> seen; [ $WORLD_SIZE = 2 ] && exit
+         [ -z \"$SECOND\" ] || {{ echo $PPID > peer; exec sleep 600; }}
+         until [ -s peer ]; do sleep 0.02; done
+         while kill -0 $(cat peer); do sleep 0.02; done; exit 1"
     ));
     let more = ["--nproc-per-node=2", "--rdzv-conf=last_call_timeout=1"];
-    let start = |name: &str| test.start(name, &mut test.command(&test.c10d("1:2"), &more));
-    let mut first = start("first");
+    let mut first = test.start("first", &mut test.command(&test.c10d("1:2"), &more));
     within(DEADLINE, "the endpoint is served", || {
         TcpStream::connect((test.host.as_str(), test.port)).is_ok()
     });
-    let second = start("second");
-    within(DEADLINE, "both run", || test.lines("seen").len() == 4);
-    // Workers see the end of their peers first, the launcher a moment later.
-    test.touch("go");
+    let mut command = test.command(&test.c10d("1:2"), &more);
+    let second = test.start("second", command.env("SECOND", "yes"));
+    within(DEADLINE, "both run", || {
+        test.lines("seen").len() == 4 && !test.pids("peer").is_empty()
+    });
     second.kill_inner();
     first.ends(0);
     first.says("is gone");
