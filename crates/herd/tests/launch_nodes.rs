@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use herd_testing::{alive, eventually, signal, within};
+use herd_testing::{alive, eventually, signal, state, within};
 use nodes::{DEADLINE, Namespace, Node, Nodes, json, printed};
 
 /// A key for all nodes of a job.
@@ -138,12 +138,17 @@ fn row_48_the_others_go_on_without_a_node_that_dies_where_they_are_enough() {
 
 #[test]
 fn row_48_a_failure_that_a_dead_node_has_caused_is_no_failure() {
-    // As a worker of torch does, this one fails as soon as the other node is gone.
+    // As a worker of torch does, this one fails as soon as the other node is gone; its neighbour
+    // takes longer to end than a failure is kept from other nodes.
     let test = Nodes::new(&format!(
         "{PLACE} >> seen; [ $WORLD_SIZE = 2 ] && exit
          [ -z \"$SECOND\" ] || {{ echo $PPID > peer; exec sleep 600; }}
          until [ -s peer ]; do sleep 0.02; done
-         while kill -0 $(cat peer); do sleep 0.02; done; exit 1"
+         trap 'sleep 2; exit' TERM
+         echo $$ >> ready.$LOCAL_RANK
+         while kill -0 $(cat peer); do sleep 0.02; done
+         [ $LOCAL_RANK = 0 ] || while :; do sleep 0.1; done
+         exit 1"
     ));
     let more = ["--nproc-per-node=2", "--rdzv-conf=last_call_timeout=1"];
     let mut first = test.start("first", &mut test.command(&test.c10d("1:2"), &more));
@@ -153,9 +158,20 @@ fn row_48_a_failure_that_a_dead_node_has_caused_is_no_failure() {
     let mut command = test.command(&test.c10d("1:2"), &more);
     let second = test.start("second", command.env("SECOND", "yes"));
     within(DEADLINE, "both run", || {
-        test.lines("seen").len() == 4 && !test.pids("peer").is_empty()
+        let ready = ["ready.0", "ready.1"].map(|name| test.pids(name).len());
+        test.lines("seen").len() == 4 && ready == [1, 1]
     });
+    // So that it sees its worker's end and the other node's together.
+    let [launcher] = first.inner()[..] else {
+        panic!("no launcher");
+    };
+    signal(launcher, "-STOP");
     second.kill_inner();
+    let failing = test.pids("ready.0")[0];
+    within(DEADLINE, "the worker has failed", || {
+        state(failing) == Some('Z')
+    });
+    signal(launcher, "-CONT");
     first.ends(0);
     first.says("is gone");
 }
