@@ -54,6 +54,7 @@ fn agent(directory: &Path, workers: u32, script: &str, streams: Streams) -> Agen
         wanted_out: Vec::new(),
         wanted_err: Vec::new(),
         max_restarts: 0,
+        first_failure: Box::new(|_, _| {}),
         shutdown_timeout: Duration::from_secs(2),
     })
 }

@@ -560,11 +560,6 @@ fn i13_what_is_not_built_yet_is_refused() {
     let launch = Launch::new("true");
     for flags in [
         &["--hang-timeout=10s"][..],
-        &[
-            "--nnodes=2",
-            "--rdzv-backend=c10d",
-            "--rdzv-endpoint=localhost",
-        ],
         &["--event-log-handler=console"],
     ] {
         let output = launch.run(flags);

@@ -8,6 +8,6 @@ mod run;
 pub mod tee;
 
 pub use run::{
-    Agent, AgentError, Describe, Outcome, Route, Settings, Streams, Told, Worker, WorkerCommand,
-    WorkerEnd, exit_code,
+    Agent, AgentError, Describe, FirstFailure, Outcome, Route, Settings, Streams, Told, Worker,
+    WorkerCommand, WorkerEnd, exit_code,
 };

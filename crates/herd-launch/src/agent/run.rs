@@ -71,6 +71,10 @@ pub type Describe = dyn Fn(&Worker<'_>) -> Result<WorkerCommand, String>;
 /// Says what becomes of the streams of the worker with a local rank.
 pub type Route = dyn Fn(&World, u32) -> Streams;
 
+/// Hears the local rank and the end of the worker that failed first, before the others are asked to
+/// end.
+pub type FirstFailure = dyn Fn(u32, ProcessEnd);
+
 /// What an agent is to do.
 pub struct Settings {
     /// Workers on this node.
@@ -89,6 +93,8 @@ pub struct Settings {
     pub max_restarts: u32,
     /// What workers get between the signal that asks them to end and SIGKILL.
     pub shutdown_timeout: Duration,
+    /// Hears of the first failure of each attempt.
+    pub first_failure: Box<FirstFailure>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -349,7 +355,10 @@ impl Watch<'_> {
 
     fn ended(&mut self, index: usize, exit: ExitInfo) {
         if !exit.end.is_success() && !exit.stopped {
-            self.failed = true;
+            if !std::mem::replace(&mut self.failed, true) {
+                let rank = u32::try_from(index).unwrap_or(u32::MAX);
+                (self.settings.first_failure)(rank, exit.end);
+            }
             if !self.group.is_stopping() {
                 self.group
                     .stop(Signal::TERM, self.settings.shutdown_timeout);
