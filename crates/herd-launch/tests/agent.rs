@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use herd_core::exit::ProcessEnd;
+use herd_launch::agent::events::Events;
 use herd_launch::agent::layout::Layout;
 use herd_launch::agent::{Agent, Outcome, Settings, Streams, Told, WorkerCommand};
 use herd_launch::world::World;
@@ -55,6 +56,8 @@ fn agent(directory: &Path, workers: u32, script: &str, streams: Streams) -> Agen
         wanted_err: Vec::new(),
         max_restarts: 0,
         shutdown_timeout: Duration::from_secs(2),
+        hang_timeout: None,
+        events: Events::none(),
     })
 }
 

@@ -12,6 +12,7 @@ use herd_core::text::error_report;
 use tokio::sync::mpsc;
 
 use super::command::{self, NoPython};
+use super::events;
 use super::failure::{ProcessFailure, root_cause};
 use super::flags::{ExitRule, Flags, NprocPerNode, Rendezvous};
 use super::macros::{self, PrefixValues};
@@ -20,6 +21,7 @@ use super::parent_copy::copy_to_parent;
 use super::report::{Reported, report};
 use super::worker_env::{self, worker_env};
 use crate::accelerators;
+use crate::agent::events::{CannotOpen, Event, Events};
 use crate::agent::exit_code;
 use crate::agent::layout::{Layout, LayoutError};
 use crate::agent::{
@@ -53,6 +55,8 @@ enum LaunchError {
     #[error(transparent)]
     Flag(#[from] super::flags::FlagError),
     #[error(transparent)]
+    Events(#[from] CannotOpen),
+    #[error(transparent)]
     Layout(#[from] LayoutError),
     #[error("cannot find a free port")]
     Port(#[source] std::io::Error),
@@ -62,18 +66,29 @@ enum LaunchError {
 
 /// Launches the workers and sees them to their end. `told` brings signals.
 pub async fn run(flags: Flags, told: &mut mpsc::Receiver<Told>) -> Status {
-    match launch(&flags, told).await {
-        Ok(status) => status,
-        Err(error) => Status {
-            code: 1,
-            report: format!("herd launch: {}", error_report(&error)),
-        },
-    }
+    let began = Instant::now();
+    let refused = |error: LaunchError| Status {
+        code: 1,
+        report: format!("herd launch: {}", error_report(&error)),
+    };
+    let events = match events::open(&flags) {
+        Ok(events) => events,
+        Err(error) => return refused(error.into()),
+    };
+    let launched = launch(&flags, &events, told).await;
+    let status = launched.unwrap_or_else(refused);
+    events::ended(&events, began, status.code);
+    status
 }
 
-async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status, LaunchError> {
+async fn launch(
+    flags: &Flags,
+    events: &Events,
+    told: &mut mpsc::Receiver<Told>,
+) -> Result<Status, LaunchError> {
     refuse_what_is_not_there(flags)?;
     let workers = count(flags)?;
+    events::started(events, flags, workers, full_host_name());
     let variable = |name: &str| std::env::var_os(name);
     let interpreter = command::interpreter(flags, &variable, &is_program)?;
     if flags.rendezvous()? != Rendezvous::Standalone {
@@ -114,6 +129,8 @@ async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status
         wanted_err: flags.duplicate_stderr_filters.clone(),
         max_restarts: flags.max_restarts,
         shutdown_timeout: flags.shutdown_timeout,
+        hang_timeout: flags.hang_timeout,
+        events: events.clone(),
     });
     let mut restarts = 0;
     let began = Instant::now();
@@ -135,6 +152,11 @@ async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status
                 restarts += 1;
                 let left = flags.max_restarts - restarts;
                 let what = first_line(&ends);
+                events.record(&Event::Restarting {
+                    attempt: restarts,
+                    left,
+                    reason: what.clone(),
+                });
                 eprint_text(&format!(
                     "herd launch: {what}; attempt {restarts} begins, {left} restarts are left after it\n"
                 ));
@@ -163,7 +185,7 @@ async fn launch(flags: &Flags, told: &mut mpsc::Receiver<Told>) -> Result<Status
 /// What the command line knows and this release does not do is refused, never ignored.
 fn refuse_what_is_not_there(flags: &Flags) -> Result<(), LaunchError> {
     let given = |name: &str| flags.given.contains(name);
-    for flag in ["--event-log-handler", "--hang-timeout", "--store-allow"] {
+    for flag in ["--store-allow"] {
         if given(flag.trim_start_matches('-')) || given(flag) {
             return Err(LaunchError::NotYet { flag });
         }
@@ -265,10 +287,10 @@ fn near_device(flags: &Flags, rank: u32) -> Result<Option<Vec<usize>>, NumaError
     let Some(mode) = flags.numa_binding else {
         return Ok(None);
     };
-    let root = Path::new("/sys");
+    let root = numa::sysfs_root();
     let list = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let devices = numa::visible(&numa::accelerators(root), list.as_deref())?;
-    numa::cpus(root, mode, &devices, rank, &cpus::allowed()).map(Some)
+    let devices = numa::visible(&numa::accelerators(&root), list.as_deref())?;
+    numa::cpus(&root, mode, &devices, rank, &cpus::allowed()).map(Some)
 }
 
 /// What each worker used, for `--summary`.
@@ -351,7 +373,8 @@ fn failures(world: &World, ends: &[WorkerEnd]) -> BTreeMap<u32, ProcessFailure> 
         .filter(|end| !end.exit.end.is_success())
         .map(|end| {
             let file = (!end.error_file.as_os_str().is_empty()).then_some(&*end.error_file);
-            let failure = ProcessFailure::read(end.local_rank, end.pid, &end.exit, file);
+            let mut failure = ProcessFailure::read(end.local_rank, end.pid, &end.exit, file);
+            failure.note = failure.note.or_else(|| end.note.clone());
             (world.first_rank.saturating_add(end.local_rank), failure)
         })
         .collect()
@@ -363,6 +386,11 @@ fn first_line(ends: &[WorkerEnd]) -> String {
         .filter(|end| !end.exit.end.is_success() && !end.exit.stopped)
         .min_by_key(|end| end.exit.at);
     match first {
+        Some(WorkerEnd {
+            local_rank,
+            note: Some(note),
+            ..
+        }) => format!("local rank {local_rank} was {note}"),
         Some(end) => format!("local rank {} {}", end.local_rank, end.exit.end),
         None => "the workers failed".to_owned(),
     }
