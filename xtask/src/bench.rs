@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::table::{Row, markdown};
-use crate::{arrays, memory, throughput};
+use crate::{arrays, launch, memory, store, throughput};
 
 /// Runs of measurements that take seconds each.
 const SLOW_RUNS: usize = 3;
@@ -26,6 +26,13 @@ pub(crate) fn run(runs: usize) -> Result<String> {
     rows.extend(throughput::measure(&herd, runs.min(SLOW_RUNS))?);
     let arrays = arrays::measure(&herd, runs.min(SLOW_RUNS))?;
     Ok(format!("{}\n{arrays}", markdown(&rows)))
+}
+
+/// Builds the programs and measures `herd launch` and the store it serves.
+pub(crate) fn launch(runs: usize) -> Result<String> {
+    let launch = launch::run(&build()?, runs)?;
+    let store = store::run(runs.min(SLOW_RUNS))?;
+    Ok(format!("{launch}\n{store}"))
 }
 
 /// Builds the programs and measures arrays only.
