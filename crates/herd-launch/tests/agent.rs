@@ -55,6 +55,7 @@ fn agent(directory: &Path, workers: u32, script: &str, streams: Streams) -> Agen
         wanted_out: Vec::new(),
         wanted_err: Vec::new(),
         max_restarts: 0,
+        first_failure: Box::new(|_, _| {}),
         shutdown_timeout: Duration::from_secs(2),
         hang_timeout: None,
         events: Events::none(),

@@ -66,15 +66,15 @@ fn once(mut launcher: Command) -> Result<(f64, f64)> {
     for rank in 1..WORKERS {
         asked = asked.max(time(directory.path(), &format!("asked-{rank}"))?);
     }
-    Ok((milliseconds(asked - died), milliseconds(exited - died)))
+    Ok((milliseconds(died, asked), milliseconds(died, exited)))
 }
 
-fn time(directory: &Path, name: &str) -> Result<i128> {
+fn time(directory: &Path, name: &str) -> Result<u64> {
     let text = fs::read_to_string(directory.join(name)).with_context(|| format!("read {name}"))?;
     text.parse().with_context(|| format!("read {name}"))
 }
 
-fn milliseconds(nanoseconds: i128) -> f64 {
-    let micro = i32::try_from(nanoseconds / 1000).unwrap_or(i32::MAX);
+fn milliseconds(from: u64, to: u64) -> f64 {
+    let micro = u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX);
     f64::from(micro) / 1e3
 }

@@ -1,23 +1,24 @@
 //! The workers of [`super::death`]: one dies when all are ready, the others say when they were asked
-//! to end. Times are those of the monotonic clock, which is one for all processes.
+//! to end. Times are those of the system's clock, which is one for all processes; what lies between
+//! two is milliseconds, so a clock that is being set at that moment shows.
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{SigSet, Signal};
-use nix::time::{ClockId, clock_gettime};
 
 /// How long workers wait for each other.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long all is quiet before the death.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Now, nanoseconds.
-pub(super) fn now() -> Result<i128> {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).context("read the clock")?;
-    Ok(i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()))
+/// Now, microseconds.
+pub(super) fn now() -> Result<u64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = since.context("read the clock")?;
+    u64::try_from(since.as_micros()).context("read the clock")
 }
 
 /// A worker that uses `directory` to speak to the others.
@@ -30,7 +31,7 @@ pub(crate) fn run(directory: &Path) -> Result<u8> {
     let mut term = SigSet::empty();
     term.add(Signal::SIGTERM);
     term.thread_block().context("block SIGTERM")?;
-    let write = |name: &str, time: i128| {
+    let write = |name: &str, time: u64| {
         let path = directory.join(format!("{name}-{rank}"));
         fs::write(&path, time.to_string()).with_context(|| format!("write {}", path.display()))
     };

@@ -95,6 +95,8 @@ pub enum Event {
     Restarting {
         /// Restarts with this one.
         attempt: u32,
+        /// Whether it is one of those that are allowed: a change of the nodes is not.
+        counted: bool,
         /// Restarts that are left after it.
         left: u32,
         /// Why.
@@ -252,6 +254,7 @@ mod tests {
         let events = Events::file("id", &path).unwrap();
         events.record(&Event::Restarting {
             attempt: 1,
+            counted: true,
             left: 2,
             reason: "rank 0 ended".to_owned(),
         });

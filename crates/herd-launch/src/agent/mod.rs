@@ -13,7 +13,7 @@ mod watch;
 
 pub use look::Process;
 pub use run::{
-    Agent, AgentError, Describe, Outcome, Route, Settings, Streams, Told, Worker, WorkerCommand,
-    WorkerEnd, exit_code,
+    Agent, AgentError, Describe, FirstFailure, Outcome, Route, Settings, Streams, Told, Worker,
+    WorkerCommand, WorkerEnd, exit_code,
 };
 pub use silence::SilentWorker;

@@ -74,6 +74,10 @@ pub type Describe = dyn Fn(&Worker<'_>) -> Result<WorkerCommand, String>;
 /// Says what becomes of the streams of the worker with a local rank.
 pub type Route = dyn Fn(&World, u32) -> Streams;
 
+/// Hears the local rank of the worker that failed first, and how it ended, before the others are asked
+/// to end.
+pub type FirstFailure = dyn Fn(u32, String);
+
 /// What an agent is to do.
 pub struct Settings {
     /// Workers on this node.
@@ -92,6 +96,8 @@ pub struct Settings {
     pub max_restarts: u32,
     /// What workers get between the signal that asks them to end and SIGKILL.
     pub shutdown_timeout: Duration,
+    /// Hears of the first failure of each attempt.
+    pub first_failure: Box<FirstFailure>,
     /// How long all workers may give no sign; they may for ever where it is absent.
     pub hang_timeout: Option<Duration>,
     /// Who is told what happens.

@@ -105,7 +105,9 @@ impl Watch<'_> {
             end: EndOfWorker::of(self.world, &end),
         });
         if !exit.end.is_success() && !exit.stopped {
-            self.failed = true;
+            if !std::mem::replace(&mut self.failed, true) {
+                (self.settings.first_failure)(local_rank, exit.end.to_string());
+            }
             // Their ends are asked for: nobody is expected to write now.
             self.silence = None;
             if !self.group.is_stopping() {
@@ -123,8 +125,9 @@ impl Watch<'_> {
             .iter()
             .find(|silent| silent.local_rank == end.local_rank);
         let Some(own) = own else { return };
-        let first = self.silent.iter().max_by_key(|silent| silent.silent_ms);
-        let longest = first.is_some_and(|first| first.local_rank == own.local_rank);
+        let longest = self
+            .longest()
+            .is_some_and(|first| first.local_rank == own.local_rank);
         let seconds = Duration::from_millis(own.silent_ms).as_secs_f64();
         end.exit.stopped &= !longest;
         end.note = Some(format!(
@@ -135,6 +138,14 @@ impl Watch<'_> {
                 ""
             }
         ));
+    }
+
+    fn longest(&self) -> Option<&SilentWorker> {
+        // The lowest rank of several.
+        self.silent
+            .iter()
+            .rev()
+            .max_by_key(|silent| silent.silent_ms)
     }
 
     fn look_for_silence(&mut self) {
@@ -154,6 +165,11 @@ impl Watch<'_> {
         });
         self.silent = silent;
         self.failed = true;
+        if let Some(longest) = self.longest() {
+            let seconds = Duration::from_millis(longest.silent_ms).as_secs_f64();
+            let what = format!("was silent for {seconds:.1} s (--hang-timeout)");
+            (self.settings.first_failure)(longest.local_rank, what);
+        }
         let grace = self.settings.shutdown_timeout.max(DUMP_GRACE);
         self.group.stop(Signal::ABORT, grace);
     }

@@ -108,6 +108,14 @@ pub enum RendezvousError {
         /// In what.
         reason: String,
     },
+    /// The job is over, and well: this node is not needed any more.
+    #[error("rendezvous {id:?} at {endpoint}: the job has finished")]
+    Finished {
+        /// The rendezvous's id.
+        id: String,
+        /// The endpoint.
+        endpoint: String,
+    },
     /// The job is over, or cannot go on with a full set of nodes.
     #[error("rendezvous {id:?} at {endpoint} is closed: {reason}")]
     Closed {

@@ -10,6 +10,7 @@ pub mod macros;
 pub mod mask;
 pub mod numa;
 pub mod parent_copy;
+pub mod place;
 pub mod report;
 pub mod run;
 pub mod worker_env;

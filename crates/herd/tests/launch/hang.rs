@@ -102,7 +102,7 @@ fn a_hang_counts_as_a_failure_and_begins_the_next_attempt() {
     assert_status(&output, 0);
     assert_eq!(out(&output), "0\n1\n");
     assert!(
-        err(&output).contains("local rank 0 was silent for"),
+        err(&output).contains("rank 0 (local rank 0) was silent for"),
         "{}",
         err(&output)
     );

@@ -491,24 +491,3 @@ pub(crate) fn the_summary_tells_what_each_worker_used() {
         .collect();
     assert_eq!(codes[1], "3", "{text}");
 }
-
-#[test]
-pub(crate) fn i13_what_is_not_built_yet_is_refused() {
-    let launch = Launch::new("true");
-    for flags in [
-        &[
-            "--nnodes=2",
-            "--rdzv-backend=c10d",
-            "--rdzv-endpoint=localhost",
-        ][..],
-        &["--store-allow=10.0.0.0/8"],
-    ] {
-        let output = launch.run(flags);
-        assert_status(&output, 1);
-        assert!(
-            err(&output).contains("not available yet"),
-            "{}",
-            err(&output)
-        );
-    }
-}
