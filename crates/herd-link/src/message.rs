@@ -79,6 +79,15 @@ pub enum ToCoordinator {
         /// Who asks, for the event.
         by: String,
     },
+    /// A client asks for the merged output, from these lengths of its two files on, as it grows until
+    /// the attempt ends. It comes in frames of session 0, streams [`crate::session::follow`], each with
+    /// a window of its own.
+    Follow {
+        /// Bytes of `run.log` that the client has.
+        log: u64,
+        /// Bytes of `run.index` that the client has.
+        index: u64,
+    },
     /// A type that this release does not know.
     #[serde(other)]
     Unknown,
@@ -190,6 +199,15 @@ pub enum FromCoordinator {
     Session(SessionMessage),
     /// A client's request was taken up.
     Done,
+    /// The merged output follows. So long it was when it was asked for.
+    Following {
+        /// Bytes of `run.log`.
+        log: u64,
+        /// Bytes of `run.index`.
+        index: u64,
+    },
+    /// The attempt has ended, and all of the merged output was sent.
+    Followed,
     /// The request was refused.
     Refused {
         /// Why.

@@ -26,6 +26,15 @@ pub mod stream {
     pub const STDERR: u8 = 2;
 }
 
+/// Numbers of the streams of the merged output in [`crate::StdioFrame`]. Of the index only such bytes
+/// are sent as speak of text that was sent before.
+pub mod follow {
+    /// The text, `run.log`.
+    pub const LOG: u8 = 1;
+    /// What says of each piece of it where it came from, `run.index`.
+    pub const INDEX: u8 = 2;
+}
+
 /// One message about one session. On each connection the client's side numbers them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionMessage {

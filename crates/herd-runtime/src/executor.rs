@@ -274,7 +274,11 @@ impl Executor {
             }
             FromCoordinator::Release => return Ok(Next::End),
             FromCoordinator::Refused { reason } => return Err(ExecutorError::Refused { reason }),
-            FromCoordinator::Heartbeat | FromCoordinator::Done | FromCoordinator::Unknown => {}
+            FromCoordinator::Heartbeat
+            | FromCoordinator::Done
+            | FromCoordinator::Following { .. }
+            | FromCoordinator::Followed
+            | FromCoordinator::Unknown => {}
         }
         Ok(Next::Continue)
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,10 +16,12 @@ use herd_core::plan::{Plan, PlannedSetup};
 use herd_core::spec::{Command, JobType, Launcher, Resources, SetupOn};
 use herd_core::state::AttemptState;
 use herd_core::units::Span;
-use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{Durability, Home};
-use herd_link::Key;
+use herd_jobdir::runlog::{RECORD_BYTES, Record, RunLogWriter};
+use herd_jobdir::{Durability, Home, JobDir};
+use herd_link::{Channel, Key};
 use herd_runtime::driver::{self, Attempt, LogGrown, NodePlan};
+use herd_runtime::session::client::Target;
+use herd_runtime::session::follow_client::{FollowEnd, Output};
 use herd_runtime::signals::Signals;
 use herd_testing::Proxy;
 
@@ -78,6 +81,7 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
     let plan = plan();
     let job = home.create(plan.job).unwrap();
     let key = Key::generate().unwrap();
+    let target_key = Key::from_hex(&key.to_hex()).unwrap();
     job.write_key(&key.to_hex()).unwrap();
     let dir = job.attempt(1);
     dir.create().unwrap();
@@ -136,7 +140,10 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
     };
     let mut signals = Signals::watch().unwrap();
     let driven = tokio::time::timeout(DEADLINE, driver::run(attempt, &mut signals));
-    let end = driven.await.unwrap().unwrap();
+    let (driven, followed) = tokio::join!(driven, follow(&job, &target_key));
+    let end = driven.unwrap().unwrap();
+    assert_eq!(followed.0, fs::read(job.path().join("run.log")).unwrap());
+    assert_eq!(followed.1, fs::read(job.path().join("run.index")).unwrap());
     assert_eq!(end.state, AttemptState::Succeeded, "{end:?}");
     if let Some(proxy) = proxy {
         assert!(
@@ -147,6 +154,47 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
     }
     let log = fs::read_to_string(job.path().join("run.log")).unwrap();
     (log, growths.load(Ordering::Relaxed))
+}
+
+/// The two files of the merged output as a client gets them that follows over the link.
+async fn follow(job: &JobDir, key: &Key) -> (Vec<u8>, Vec<u8>) {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    let driver = loop {
+        if let Some(driver) = job.attempt(1).read_driver().unwrap() {
+            break driver;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "no driver");
+        tokio::task::yield_now().await;
+    };
+    let target = Target {
+        address: driver.address.parse().unwrap(),
+        key: Key::from_hex(&key.to_hex()).unwrap(),
+        channel: Channel {
+            job: job.id().to_string(),
+            attempt: 1,
+        },
+    };
+    let (mut log, mut index) = (Vec::new(), Vec::new());
+    let mut caught_up = 0;
+    let followed = target.follow(0, 0, |output| {
+        match output {
+            Output::Log(bytes) => log.extend_from_slice(bytes),
+            Output::Index(bytes) => index.extend_from_slice(bytes),
+            Output::CaughtUp => caught_up += 1,
+            Output::Idle => {}
+        }
+        // No record without its text.
+        let (records, torn) = index.as_chunks::<RECORD_BYTES>();
+        assert!(torn.is_empty());
+        let known = records.last().map(Record::decode);
+        let end = known.map_or(0, |record| record.offset + u64::from(record.length));
+        assert!(end <= log.len() as u64);
+        ControlFlow::Continue(())
+    });
+    let end = tokio::time::timeout(DEADLINE, followed).await.unwrap();
+    assert_eq!(end.unwrap(), FollowEnd::Complete);
+    assert_eq!(caught_up, 1);
+    (log, index)
 }
 
 /// All ways in one test: a driver ends all children of its process.

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
@@ -22,6 +23,7 @@ use herd_jobdir::{Home, JobDir};
 use herd_link::session::Place;
 use herd_runtime::driver::LogGrown;
 use herd_runtime::guard;
+use herd_runtime::session::follow_client::{FollowEnd, Output};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::ExpectedError;
@@ -190,6 +192,17 @@ pub(crate) fn exec(job: &JobDir, place: Place, command: &[String]) -> Result<u8,
             code: ended.end.code(),
         }),
     }
+}
+
+/// Hands the job's merged output to `take` as its driver sends it, from these lengths of its files on.
+pub(crate) fn follow(
+    job: &JobDir,
+    (log, index): (u64, u64),
+    take: impl FnMut(Output<'_>) -> ControlFlow<()>,
+) -> Result<FollowEnd, ExpectedError> {
+    runtime()?
+        .block_on(local::follow(job, log, index, take))
+        .map_err(|error| ExpectedError::failed("follow the job", error))
 }
 
 /// `herd executor`.

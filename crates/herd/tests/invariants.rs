@@ -186,7 +186,7 @@ fn i13_what_cannot_be_honoured_is_refused_and_nothing_is_written_or_started() {
     herd.file(
         "job.yaml",
         "image: registry/x:1\ndatasets: [{name: a/b, mode: required, mount: /data}]\n\
-         org: lab\nresources: {gpus: 999}\nrun: touch ran\n",
+         org: lab\nbackend: local\nresources: {gpus: 999}\nrun: touch ran\n",
     );
     let output = herd.run(&["run", "job.yaml"]);
     assert_code(&output, 2);

@@ -15,7 +15,7 @@ mod waits;
 pub use announce::Announcer;
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
-pub use exec::{ExecError, exec};
+pub use exec::{ExecError, exec, follow};
 pub use submit::{SubmitError, Submitted, submit};
 
 /// The backend's name in job files and records.

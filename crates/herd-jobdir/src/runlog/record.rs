@@ -80,7 +80,8 @@ impl Record {
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; RECORD_BYTES]) -> Self {
+    /// From its bytes in the index.
+    pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Self {
         let u64_at = |at: usize| u64::from_le_bytes(take(bytes, at));
         let u32_at = |at: usize| u32::from_le_bytes(take(bytes, at));
         Self {

@@ -19,7 +19,10 @@ pub enum RendezvousError {
         why: String,
     },
     /// A value of the configuration that cannot be used.
-    #[error("rendezvous configuration {key}={value}: not a number of seconds")]
+    #[error(
+        "rendezvous configuration {key}={value}: not a number of seconds\nhint: write a number from 0 \
+         to 864000, as in join_timeout=600"
+    )]
     Conf {
         /// Its key.
         key: String,
@@ -60,7 +63,10 @@ pub enum RendezvousError {
         source: LinkError,
     },
     /// No port for workers to meet at.
-    #[error("a port for workers to meet at ({address}:{port}): {source}")]
+    #[error(
+        "a port for workers to meet at ({address}:{port}): {source}\nhint: another --master-port, or \
+         find out who has this one (`ss -ltnp`)"
+    )]
     MasterPort {
         /// The address to listen on.
         address: String,

@@ -110,6 +110,7 @@ impl Driver {
             | ToCoordinator::Hello(_)
             | ToCoordinator::Client { .. }
             | ToCoordinator::Cancel { .. }
+            | ToCoordinator::Follow { .. }
             | ToCoordinator::Unknown => {}
         }
     }

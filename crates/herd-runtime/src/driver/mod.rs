@@ -2,6 +2,7 @@
 //! writes events and the one terminal record.
 
 mod attempt;
+mod followers;
 mod messages;
 mod sessions;
 
@@ -24,6 +25,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 pub use self::attempt::{Attempt, DriverError, NodePlan, asked_by_signal};
 use self::attempt::{executor_argv, limit_memory};
+use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 use crate::coordinator::{Action, Coordinator};
@@ -112,6 +114,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         peers: BTreeMap::new(),
         clients: BTreeMap::new(),
         relay: Relay::default(),
+        followers: Followers::new(attempt.job.path()),
         address,
         key_file: attempt.key_file,
         node_connections: BTreeMap::new(),
@@ -142,6 +145,7 @@ struct Driver {
     /// When each client was last heard.
     clients: BTreeMap<ConnectionId, u64>,
     relay: Relay,
+    followers: Followers,
     /// Where commands inside the job reach this driver.
     address: SocketAddr,
     key_file: PathBuf,
@@ -182,6 +186,7 @@ impl Driver {
                     Err(error @ JobDirError::DiskFull { .. }) => self.records.failed(&error),
                     other => other?,
                 }
+                self.end_followers().await;
                 return Ok(end);
             }
             tokio::select! {
@@ -196,6 +201,7 @@ impl Driver {
                     }
                     self.act();
                     self.flush_tasks();
+                    self.feed_followers();
                 }
                 asked = signals.asked() => self.asked(asked),
                 (node, how) = self.executors.next_exit() => {

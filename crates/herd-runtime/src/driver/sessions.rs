@@ -8,6 +8,7 @@ use herd_link::{Frame, StdioFrame};
 use super::Driver;
 use crate::connections::ConnectionId;
 use crate::coordinator::SILENCE_MS;
+use crate::session::follow::Lengths;
 use crate::session::relay::{ClientSession, NodeSession};
 
 /// Said to a client whose session would fill what waits for its node.
@@ -87,6 +88,7 @@ impl Driver {
 
     /// A client is gone, and with it its sessions.
     pub(super) fn client_gone(&mut self, client: ConnectionId) {
+        self.followers.gone(client);
         for ours in self.relay.client_gone(client) {
             self.close_session(ours);
         }
@@ -167,7 +169,13 @@ impl Driver {
     pub(super) fn client_asks(&mut self, id: ConnectionId, message: ToCoordinator, now: u64) {
         self.clients.insert(id, now);
         let answer = match message {
-            ToCoordinator::Session(message) => return self.session_of_client(id, message),
+            ToCoordinator::Session(message) => {
+                if !self.followers.hear(id, &message) {
+                    self.session_of_client(id, message);
+                }
+                return;
+            }
+            ToCoordinator::Follow { log, index } => self.follow(id, Lengths { log, index }),
             ToCoordinator::Heartbeat => return,
             ToCoordinator::Cancel {
                 signal,

@@ -146,7 +146,7 @@ impl Target {
         ended
     }
 
-    async fn connect(&self) -> Result<(Sender, Receiver), ClientError> {
+    pub(super) async fn connect(&self) -> Result<(Sender, Receiver), ClientError> {
         let (mut sender, receiver) =
             herd_link::connect(self.address, &self.key, &self.channel, BOUND)
                 .await
@@ -157,12 +157,12 @@ impl Target {
         Ok((sender, receiver))
     }
 
-    fn link(&self) -> impl Fn(LinkError) -> ClientError + use<> {
+    pub(super) fn link(&self) -> impl Fn(LinkError) -> ClientError + use<> {
         let address = self.address;
         move |source| ClientError::Link { address, source }
     }
 
-    fn silent(&self, bound: Duration) -> ClientError {
+    pub(super) fn silent(&self, bound: Duration) -> ClientError {
         ClientError::Silent {
             address: self.address,
             seconds: bound.as_secs(),
@@ -170,7 +170,7 @@ impl Target {
     }
 }
 
-fn message(frame: &Frame) -> FromCoordinator {
+pub(super) fn message(frame: &Frame) -> FromCoordinator {
     frame.parse_json().unwrap_or(FromCoordinator::Unknown)
 }
 

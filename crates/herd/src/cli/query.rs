@@ -69,6 +69,10 @@ pub(crate) struct LogsArgs {
     /// Follow until the job ends
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// With `-f`: have the job's driver send the output instead of reading the files, which a network
+    /// file system may show late
+    #[arg(long, requires = "follow", conflicts_with = "task")]
+    pub(crate) live: bool,
     /// Only these ranks: `3`, `0-3,7`
     #[arg(long, value_name = "RANKS", help_heading = "Selection")]
     pub(crate) rank: Option<String>,

@@ -42,6 +42,7 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
     let logs = LogsArgs {
         job: submitted.id.clone(),
         follow: true,
+        live: false,
         rank: None,
         node: None,
         since: None,

@@ -240,7 +240,10 @@ fn a_program_is_not_read_as_a_job_file() {
 #[test]
 fn i13_a_refusal_names_the_flag_or_the_line_and_what_to_do() {
     let bench = Bench::new();
-    let flag = refused(&bench, &["run", "--gpus", "1000", "--", "true"]);
+    let flag = refused(
+        &bench,
+        &["run", "-b", "local", "--gpus", "1000", "--", "true"],
+    );
     for part in [
         "  --gpus `1000`: asks for 1000 GPUs, and local has ",
         "hint: ",
@@ -249,7 +252,7 @@ fn i13_a_refusal_names_the_flag_or_the_line_and_what_to_do() {
     }
     bench.file(
         "job.yaml",
-        b"nodes: 1\nresources:\n  gpus: 1000\nrun: 'true'\n",
+        b"backend: local\nresources:\n  gpus: 1000\nrun: 'true'\n",
     );
     let file = refused(&bench, &["run", "job.yaml"]);
     let place = "\njob.yaml:3:9: resources.gpus: asks for 1000 GPUs";
@@ -265,7 +268,7 @@ fn i13_a_refusal_names_the_flag_or_the_line_and_what_to_do() {
         "sky.yaml",
         b"num_nodes: 1\nresources: {accelerators: 'X:1000', cloud: aws}\nsecrets: {NO_SUCH: null}\nrun: a\n",
     );
-    let task = refused(&bench, &["run", "sky.yaml"]);
+    let task = refused(&bench, &["run", "-b", "local", "sky.yaml"]);
     for place in [
         "sky.yaml:2:27: resources.accelerators: asks",
         "sky.yaml:3:20: secrets.NO_SUCH: the variable",

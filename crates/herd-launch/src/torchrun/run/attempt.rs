@@ -61,8 +61,9 @@ impl Course<'_> {
         let outcome = {
             let mut running = pin!(self.agent.attempt(world, self.restarts, &mut heard));
             loop {
-                let due = failed.as_ref().filter(|held| !held.is_told);
-                let due = due.map(|held| held.until);
+                // A failure with a cause elsewhere is no news.
+                let held = failed.as_ref().filter(|held| !held.is_told && change.is_none());
+                let due = held.map(|held| held.until);
                 tokio::select! {
                     biased;
                     outcome = &mut running => break outcome?,

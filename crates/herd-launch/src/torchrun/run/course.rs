@@ -96,9 +96,7 @@ impl Course<'_> {
             }
             Ok(Err(error)) => LaunchError::from(error),
             Err(told) => {
-                if told != Told::Orphaned {
-                    self.leave().await;
-                }
+                self.leave_unless_orphaned(told).await;
                 return Err(self.signalled(number(told)));
             }
         };
@@ -226,7 +224,10 @@ impl Course<'_> {
         };
         let finish = match unless_told(self.told, finishing).await {
             Ok(finish) => finish,
-            Err(told) => return self.signalled(number(told)),
+            Err(told) => {
+                self.leave_unless_orphaned(told).await;
+                return self.signalled(number(told));
+            }
         };
         if let Some(sentence) = said::after_finish(&finish) {
             say(&sentence);
@@ -245,6 +246,13 @@ impl Course<'_> {
 
     async fn leave(&mut self) {
         let _stopped = unless_told(self.told, self.meeting.leave()).await;
+    }
+
+    /// Nobody is left to end this launcher if it waits.
+    async fn leave_unless_orphaned(&mut self, told: Told) {
+        if told != Told::Orphaned {
+            self.leave().await;
+        }
     }
 
     fn signalled(&self, signal: i32) -> Status {

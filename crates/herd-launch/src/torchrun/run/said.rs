@@ -23,7 +23,10 @@ pub(super) fn next(change: &Change, can_go_on: bool, rule: ExitRule) -> Next {
                 ExitRule::One => 1,
                 ExitRule::Worker => code,
             },
-            report: format!("herd launch: {what}; the workers here were ended\n"),
+            report: format!(
+                "herd launch: {what}; the workers here were ended\n\
+                 hint: what that node's own launcher says tells more\n"
+            ),
         })
     };
     match change {

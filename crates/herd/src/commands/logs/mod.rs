@@ -1,6 +1,7 @@
 //! `herd logs`: what a job's ranks wrote, merged, filtered, followed.
 
 pub(super) mod console;
+mod live;
 mod ranks;
 pub(super) mod shape;
 mod task;
@@ -40,7 +41,9 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     }
     let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
-    if args.follow {
+    if args.live {
+        live::follow(&job, filter, &mut shaper, printer)?;
+    } else if args.follow {
         follow(&job, filter, &mut shaper, printer)?;
     } else {
         let opened = RunLogReader::open(job.dir.path(), filter).map_err(unreadable)?;
@@ -75,18 +78,28 @@ fn follow(
             }
             Followed::Idle => {
                 printer.flush();
-                // A driver that died writes no end; reading the status writes it in its place.
-                let now = jobs::read(job.dir.clone())?;
-                if let Some(why) = now.waits_for()
-                    && announcer.is_news(why, Instant::now())
-                {
-                    printer.note(why);
-                }
+                tell_what_it_waits_for(job, &mut announcer, printer)?;
             }
             Followed::Ended => return Ok(()),
         }
     }
     Ok(())
+}
+
+/// Looks at the job and says what it waits for, when that is news. Whether the job has ended.
+fn tell_what_it_waits_for(
+    job: &Job,
+    announcer: &mut Announcer,
+    printer: &mut Printer,
+) -> Result<bool, ExpectedError> {
+    // A driver that died writes no end; reading the status writes it in its place.
+    let now = jobs::read(job.dir.clone())?;
+    if let Some(why) = now.waits_for()
+        && announcer.is_news(why, Instant::now())
+    {
+        printer.note(why);
+    }
+    Ok(now.is_ended())
 }
 
 fn unreadable(error: herd_jobdir::JobDirError) -> ExpectedError {
