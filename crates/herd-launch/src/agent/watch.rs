@@ -125,14 +125,20 @@ impl Watch<'_> {
             .iter()
             .find(|silent| silent.local_rank == end.local_rank);
         let Some(own) = own else { return };
-        let longest = self
+        let is_first = self
             .longest()
             .is_some_and(|first| first.local_rank == own.local_rank);
+        let others = self
+            .silent
+            .iter()
+            .filter(|other| other.local_rank != own.local_rank);
+        let is_longest = others.clone().next().is_some()
+            && others.clone().all(|other| other.silent_ms < own.silent_ms);
         let seconds = Duration::from_millis(own.silent_ms).as_secs_f64();
-        end.exit.stopped &= !longest;
+        end.exit.stopped &= !is_first;
         end.note = Some(format!(
             "silent for {seconds:.1} s{} (--hang-timeout)",
-            if longest && self.silent.len() > 1 {
+            if is_longest {
                 ", the longest of all: it may be the one that the others waited for"
             } else {
                 ""
