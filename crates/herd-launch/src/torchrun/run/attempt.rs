@@ -62,7 +62,9 @@ impl Course<'_> {
             let mut running = pin!(self.agent.attempt(world, self.restarts, &mut heard));
             loop {
                 // A failure with a cause elsewhere is no news.
-                let held = failed.as_ref().filter(|held| !held.is_told && change.is_none());
+                let held = failed
+                    .as_ref()
+                    .filter(|held| !held.is_told && change.is_none());
                 let due = held.map(|held| held.until);
                 tokio::select! {
                     biased;
