@@ -10,16 +10,16 @@ pub(crate) struct Line {
     pub(crate) env: &'static [(&'static str, &'static str)],
     /// What follows `torchrun`. `{port}` is a free port, the same on all nodes, `{node}` the node's
     /// number.
-    pub(crate) line: &'static str,
+    pub(crate) text: &'static str,
     /// Nodes, each of which runs the line.
     pub(crate) nodes: usize,
 }
 
-const fn line(source: &'static str, line: &'static str) -> Line {
+const fn line(source: &'static str, text: &'static str) -> Line {
     Line {
         source,
         env: &[],
-        line,
+        text,
         nodes: 1,
     }
 }

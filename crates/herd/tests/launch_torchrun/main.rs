@@ -37,18 +37,18 @@ type Workers = BTreeMap<u32, Worker>;
 /// Whether two values of a variable may differ as these do.
 fn explained(line: &Line, name: &str, torchrun: &str, herd: &str) -> bool {
     let both = |test: fn(&str) -> bool| test(torchrun) && test(herd);
-    let chosen = !line.line.contains("{port}");
+    let chosen = !line.text.contains("{port}");
     match name {
         // The two ran in directories of their own.
         "DUMP" | "PWD" | "OLDPWD" | "TMPDIR" => true,
         // A port that each of them has chosen, or, in a c10d rendezvous, that of a store of its own.
         "MASTER_PORT" => {
-            (chosen || line.line.contains("c10d")) && both(|text| text.parse::<u16>().is_ok())
+            (chosen || line.text.contains("c10d")) && both(|text| text.parse::<u16>().is_ok())
         }
         // herd gives an address where torchrun gives this machine's name: a name need not resolve.
-        "MASTER_ADDR" => (chosen || line.line.contains("c10d")) && herd == "127.0.0.1",
+        "MASTER_ADDR" => (chosen || line.text.contains("c10d")) && herd == "127.0.0.1",
         // A random name where nobody has given one.
-        "TORCHELASTIC_RUN_ID" => !line.line.contains("--rdzv_id"),
+        "TORCHELASTIC_RUN_ID" => !line.text.contains("--rdzv_id"),
         // The same place below directories with random names.
         "TORCHELASTIC_ERROR_FILE" => {
             let end = |text: &str| {
@@ -60,11 +60,6 @@ fn explained(line: &Line, name: &str, torchrun: &str, herd: &str) -> bool {
         _ => false,
     }
 }
-
-/// Variables that only one of them sets. Those of torchrun come of its importing torch in the
-/// launcher; no worker reads them before it imports torch itself, which sets them again.
-const ONLY_TORCHRUN: &[&str] = &["KMP_INIT_AT_FORK", "KMP_DUPLICATE_LIB_OK"];
-const ONLY_HERD: &[&str] = &[];
 
 struct Pair {
     directory: TempDir,
@@ -99,7 +94,7 @@ impl Pair {
             .port();
         let children: Vec<_> = (0..line.nodes)
             .map(|node| {
-                let text = line.line.replace("{port}", &port.to_string());
+                let text = line.text.replace("{port}", &port.to_string());
                 let text = text.replace("{node}", &node.to_string());
                 let mut command = if side == "herd" {
                     let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
@@ -137,7 +132,17 @@ impl Pair {
                 ));
             }
         }
-        Ok(read(&directory.join("dump")))
+        let mut workers = read(&directory.join("dump"));
+        // The two had a port each: the one that was given is what has to come out.
+        if !line.text.contains("c10d") {
+            for value in workers
+                .values_mut()
+                .filter_map(|own| own.env.get_mut("MASTER_PORT"))
+            {
+                *value = value.replace(&port.to_string(), "{port}");
+            }
+        }
+        Ok(workers)
     }
 }
 
@@ -172,14 +177,14 @@ fn script(line: &str) -> String {
 
 /// Everything that differs and should not.
 fn differences(line: &Line) -> Vec<String> {
-    let pair = Pair::new(&script(line.line));
+    let pair = Pair::new(&script(line.text));
     let torchrun = pair.run("torchrun", line);
     let both = torchrun.and_then(|theirs| Ok((theirs, pair.run("herd", line)?)));
     let found = match both {
         Ok((torchrun, herd)) => compare(&pair, line, &torchrun, &herd),
         Err(failure) => vec![failure],
     };
-    let named = |text: &String| format!("{}: {}: {text}", line.source, line.line);
+    let named = |text: &String| format!("{}: {}: {text}", line.source, line.text);
     found.iter().map(named).collect()
 }
 
@@ -206,9 +211,8 @@ fn compare(pair: &Pair, line: &Line, torchrun: &Workers, herd: &Workers) -> Vec<
                     own(theirs, "torchrun") == own(ours, "herd")
                         || explained(line, name, theirs, ours)
                 }
-                (Some(_), None) => ONLY_TORCHRUN.contains(&name.as_str()),
-                (None, Some(_)) => ONLY_HERD.contains(&name.as_str()),
-                (None, None) => true,
+                // Neither sets a variable that the other does not.
+                (one, other) => one == other,
             };
             if !same {
                 found.push(format!("rank {rank}: {name} is {theirs:?} and {ours:?}"));
