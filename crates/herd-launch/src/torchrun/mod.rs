@@ -3,6 +3,7 @@
 //! files ([`failure`], [`parent_copy`]) and the reading of a sysfs tree ([`numa`]).
 
 pub mod command;
+pub mod events;
 pub mod failure;
 pub mod flags;
 pub mod macros;

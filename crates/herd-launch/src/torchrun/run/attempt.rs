@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use herd_core::exit::ProcessEnd;
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout_at};
@@ -143,9 +142,9 @@ impl Course<'_> {
 }
 
 impl Held {
-    fn new(world: &World, (rank, end): (u32, ProcessEnd), hold: Duration) -> Self {
+    fn new(world: &World, (rank, what): (u32, String), hold: Duration) -> Self {
         Self {
-            reason: ends::reason(world, rank, end),
+            reason: ends::reason(world, rank, &what),
             until: Instant::now() + hold,
             is_told: false,
         }

@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use herd_core::exit;
-use herd_core::exit::ProcessEnd;
 use herd_core::text::{error_line, error_report};
 use rustix::process::Signal;
 use tokio::sync::mpsc;
@@ -16,6 +15,7 @@ use super::said::{self, Next};
 use super::say::{print, say};
 use super::shared_store::SharedStore;
 use super::{LaunchError, Status, record, verbose};
+use crate::agent::events::Event;
 use crate::agent::{Agent, Told, WorkerEnd};
 use crate::rendezvous::{Change, Joined, Rendezvous, RendezvousError};
 use crate::torchrun::flags::{ExitRule, Flags};
@@ -30,7 +30,7 @@ pub(super) struct Course<'a> {
     pub(super) meeting: Rendezvous,
     pub(super) store: SharedStore,
     /// The first failure of each attempt.
-    pub(super) failures: mpsc::Receiver<(u32, ProcessEnd)>,
+    pub(super) failures: mpsc::Receiver<(u32, String)>,
     /// Signals.
     pub(super) told: &'a mut mpsc::Receiver<Told>,
     /// Least number of nodes.
@@ -60,7 +60,10 @@ impl Course<'_> {
                     }
                 }
                 Ok(Ended::Changed(change)) => match self.next(&change, &world) {
-                    Next::Again(text) => say(&text),
+                    Next::Again(text) => {
+                        self.record_restart(&text, false);
+                        say(&text);
+                    }
                     Next::Over(status) => {
                         self.leave().await;
                         return Ok(status);
@@ -155,6 +158,7 @@ impl Course<'_> {
         match next {
             // Whoever is gone made them fail.
             Some((Next::Again(text), Change::PeerGone { .. })) if !self.counts() => {
+                self.record_restart(&text, false);
                 say(&text);
                 return None;
             }
@@ -174,10 +178,20 @@ impl Course<'_> {
         self.restarts += 1;
         let left = self.flags.max_restarts - self.restarts;
         let number = self.restarts;
+        self.record_restart(&reason, true);
         say(&format!(
             "{reason}; attempt {number} begins, {left} restarts are left after it"
         ));
         None
+    }
+
+    fn record_restart(&self, reason: &str, counted: bool) {
+        self.agent.settings().events.record(&Event::Restarting {
+            attempt: self.restarts,
+            counted,
+            left: self.flags.max_restarts.saturating_sub(self.restarts),
+            reason: reason.to_owned(),
+        });
     }
 
     fn failed(&self, world: &World, ends: &[WorkerEnd]) -> Status {

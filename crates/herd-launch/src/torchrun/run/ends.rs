@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use herd_core::exit::ProcessEnd;
-
 use super::Status;
 use super::workers::full_host_name;
 use crate::agent::{WorkerEnd, exit_code};
@@ -55,16 +53,17 @@ fn failures(world: &World, ends: &[WorkerEnd]) -> BTreeMap<u32, ProcessFailure> 
         .filter(|end| !end.exit.end.is_success())
         .map(|end| {
             let file = (!end.error_file.as_os_str().is_empty()).then_some(&*end.error_file);
-            let failure = ProcessFailure::read(end.local_rank, end.pid, &end.exit, file);
+            let mut failure = ProcessFailure::read(end.local_rank, end.pid, &end.exit, file);
+            failure.note = failure.note.or_else(|| end.note.clone());
             (world.first_rank.saturating_add(end.local_rank), failure)
         })
         .collect()
 }
 
 /// What failed, for one line here and for the other nodes.
-pub(super) fn reason(world: &World, local_rank: u32, end: ProcessEnd) -> String {
+pub(super) fn reason(world: &World, local_rank: u32, what: &str) -> String {
     let rank = world.first_rank.saturating_add(local_rank);
-    format!("rank {rank} (local rank {local_rank}) {end}")
+    format!("rank {rank} (local rank {local_rank}) {what}")
 }
 
 /// Whether all workers ended well, and by themselves.

@@ -19,10 +19,12 @@ use herd_link::LinkError;
 use tokio::sync::mpsc;
 
 use super::command::{self, NoPython};
+use super::events;
 use super::flags::Flags;
 use super::parent_copy;
 use super::place::{self, NoPlace};
 use super::worker_env;
+use crate::agent::events::{CannotOpen, Events};
 use crate::agent::layout::{Layout, LayoutError};
 use crate::agent::{Agent, AgentError, Settings, Told};
 use crate::rendezvous::{Rendezvous, RendezvousError, Surroundings};
@@ -47,8 +49,6 @@ pub struct Status {
 /// Why nothing could be launched, or no further attempt.
 #[derive(Debug, thiserror::Error)]
 enum LaunchError {
-    #[error("{flag} is not available yet in this release\nhint: leave it out")]
-    NotYet { flag: &'static str },
     #[error("there is no accelerator for --nproc-per-node={0}\nhint: give a number, cpu, or auto")]
     NoAccelerator(&'static str),
     #[error(transparent)]
@@ -57,6 +57,8 @@ enum LaunchError {
     Flag(#[from] super::flags::FlagError),
     #[error(transparent)]
     Place(#[from] NoPlace),
+    #[error(transparent)]
+    Events(#[from] CannotOpen),
     #[error(transparent)]
     Layout(#[from] LayoutError),
     #[error(transparent)]
@@ -92,27 +94,36 @@ impl LaunchError {
 /// Launches the workers and sees them to their end. `secret` is the text of `HERD_RDZV_KEY`, `told`
 /// brings signals.
 pub async fn run(flags: Flags, secret: Option<&str>, told: &mut mpsc::Receiver<Told>) -> Status {
-    let error = match launch(flags, secret, told).await {
-        Ok(status) => return status,
-        Err(error) => error,
+    let began = Instant::now();
+    let events = match events::open(&flags) {
+        Ok(events) => events,
+        Err(error) => return refused(&error.into()),
     };
+    let launched = launch(flags, &events, secret, told).await;
+    let status = launched.unwrap_or_else(|error| refused(&error));
+    events::ended(&events, began, status.code);
+    status
+}
+
+fn refused(error: &LaunchError) -> Status {
     let code = error.code();
     if code != exit::USAGE {
-        record(&error_line(&error));
+        record(&error_line(error));
     }
     Status {
         code,
-        report: format!("herd launch: {}", error_report(&error)),
+        report: format!("herd launch: {}", error_report(error)),
     }
 }
 
 async fn launch(
     mut flags: Flags,
+    events: &Events,
     secret: Option<&str>,
     told: &mut mpsc::Receiver<Told>,
 ) -> Result<Status, LaunchError> {
-    refuse_what_is_not_there(&flags)?;
     let workers = workers::count(&flags)?;
+    events::started(events, &flags, workers, workers::full_host_name());
     let variable = |name: &str| std::env::var_os(name);
     let interpreter = command::interpreter(&flags, &variable, &workers::is_program)?;
     let found = Surroundings::read(|name| variable(name)?.into_string().ok());
@@ -156,6 +167,8 @@ async fn launch(
             // Full only where one of the attempt is there already.
             let _full = fails.try_send((rank, end));
         }),
+        hang_timeout: flags.hang_timeout,
+        events: events.clone(),
     });
     let course = Course {
         store: SharedStore::new(&flags),
@@ -170,17 +183,6 @@ async fn launch(
         began: Instant::now(),
     };
     course.run().await
-}
-
-/// What the command line knows and this release does not do is refused, never ignored.
-fn refuse_what_is_not_there(flags: &Flags) -> Result<(), LaunchError> {
-    let given = |name: &str| flags.given.contains(name);
-    for flag in ["--event-log-handler", "--hang-timeout"] {
-        if given(flag.trim_start_matches('-')) || given(flag) {
-            return Err(LaunchError::NotYet { flag });
-        }
-    }
-    Ok(())
 }
 
 fn verbose(flags: &Flags, sentence: &str) {

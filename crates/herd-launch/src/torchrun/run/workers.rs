@@ -118,10 +118,10 @@ fn near_device(flags: &Flags, rank: u32) -> Result<Option<Vec<usize>>, NumaError
     let Some(mode) = flags.numa_binding else {
         return Ok(None);
     };
-    let root = Path::new("/sys");
+    let root = numa::sysfs_root();
     let list = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let devices = numa::visible(&numa::accelerators(root), list.as_deref())?;
-    numa::cpus(root, mode, &devices, rank, &cpus::allowed()).map(Some)
+    let devices = numa::visible(&numa::accelerators(&root), list.as_deref())?;
+    numa::cpus(&root, mode, &devices, rank, &cpus::allowed()).map(Some)
 }
 
 pub(super) fn is_program(path: &Path) -> bool {
