@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::table::{Row, markdown};
-use crate::{arrays, memory, throughput};
+use crate::{arrays, launch, memory, store, throughput};
 
 /// Runs of measurements that take seconds each.
 const SLOW_RUNS: usize = 3;
@@ -40,6 +40,13 @@ pub(crate) fn run(runs: usize) -> Result<String> {
 /// Says something on standard error, beside the report.
 fn note(text: &str) -> Result<()> {
     writeln!(io::stderr(), "xtask: {text}").context("write to standard error")
+}
+
+/// Builds the programs and measures `herd launch` and the store it serves.
+pub(crate) fn launch(runs: usize) -> Result<String> {
+    let launch = launch::run(&build()?, runs)?;
+    let store = store::run(runs.min(SLOW_RUNS))?;
+    Ok(format!("{launch}\n{store}"))
 }
 
 /// Builds the programs and measures arrays only.

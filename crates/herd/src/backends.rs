@@ -78,7 +78,7 @@ impl Place {
     /// What planning has to know of it.
     pub(crate) fn facts(&self, spec: &JobSpec) -> BackendFacts {
         match self {
-            Self::Local => backend_local::facts(),
+            Self::Local => backend_local::facts(spec),
             Self::Slurm(slurm) => {
                 let partition = spec.slurm.as_ref().and_then(|o| o.partition.as_deref());
                 slurm.facts.backend(&slurm.name, partition, true)

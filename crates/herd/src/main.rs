@@ -9,7 +9,6 @@ mod config;
 mod error;
 mod job_input;
 mod jobs;
-mod machine;
 mod printer;
 mod report;
 mod text;

@@ -35,7 +35,7 @@ enum EntryError {
 
 /// Runs the driver in this process, which must have no other thread yet; the code to exit with.
 pub fn driver(args: &[OsString]) -> u8 {
-    guard::run(|| match run(args) {
+    let driven = guard::run(guard::STOPPED_BOUND, || match run(args) {
         Ok(code) => code,
         Err(error) => {
             say(&error_report(&error));
@@ -44,7 +44,8 @@ pub fn driver(args: &[OsString]) -> u8 {
                 _ => exit::HERD_FAILED,
             }
         }
-    })
+    });
+    driven.code
 }
 
 fn run(args: &[OsString]) -> Result<u8, EntryError> {

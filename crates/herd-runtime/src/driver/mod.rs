@@ -34,6 +34,7 @@ use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Ended, Executors};
 use crate::guard;
+use crate::last_resort::{GRACE, LastResort};
 use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
 use crate::merge::Merger;
@@ -50,8 +51,10 @@ const RELEASE_BOUND: Duration = Duration::from_secs(3);
 const OTHER_RELEASE: &str =
     "its executor is of another release: install herd and herd-node together";
 
-/// What ranks get between TERM and KILL when the guard has died, milliseconds.
-const ORPHAN_GRACE_MS: u64 = 1000;
+/// The same where the guard has died (I5).
+const ORPHANED_RELEASE_BOUND: Duration = Duration::from_millis(300);
+/// How long executors may take then to tell that all they had started was killed.
+const ORPHANED_EXECUTORS: Duration = Duration::from_millis(400);
 
 /// Who a connection belongs to.
 #[derive(Clone, Copy)]
@@ -123,6 +126,7 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         records: Records::new(attempt.warn),
         is_preempted: attempt.is_preempted,
         asking: None,
+        last_resort: LastResort::default(),
         end: None,
     };
     driver.drive(signals, reserve).await
@@ -158,6 +162,7 @@ struct Driver {
     is_preempted: Option<IsPreempted>,
     /// Whether a signal that has come means a preemption, while it is being found out.
     asking: Option<Asking>,
+    last_resort: LastResort,
     end: Option<AttemptEnd>,
 }
 
@@ -174,7 +179,12 @@ impl Driver {
             if let Some(end) = self.end.take() {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
-                self.executors.finish(RELEASE_BOUND).await;
+                let (bound, grace) = if guard::guard_is_gone() {
+                    (ORPHANED_RELEASE_BOUND, Duration::ZERO)
+                } else {
+                    (RELEASE_BOUND, GRACE)
+                };
+                self.executors.finish(bound, grace).await;
                 self.remove_left();
                 reserve.release();
                 match self.dir.write_end(&end, self.durability) {
@@ -209,6 +219,15 @@ impl Driver {
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
+                }
+                () = self.last_resort.due() => {
+                    // They tell how the ranks have ended, and remove what is to be removed.
+                    let spared = if self.last_resort.lasts() < ORPHANED_EXECUTORS {
+                        self.executors.living()
+                    } else {
+                        Vec::new()
+                    };
+                    self.last_resort.kill(&spared);
                 }
                 _ = beat.tick() => {
                     for &id in self.node_connections.values() {
@@ -248,13 +267,18 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
                 if let Some(IsPreempted(ask)) = self.is_preempted.take() {
                     self.asking = Some(ask());
                     self.coordinator.leave_undecided();
                 } else if self.asking.is_some() {
                     // The batch system asks every process, not twice.
                     return;
+                }
+                let orphaned = guard::guard_is_gone();
+                let grace = u64::try_from(GRACE.as_millis()).unwrap_or(0);
+                let grace_ms = orphaned.then_some(grace);
+                if orphaned && !self.last_resort.is_set() {
+                    self.last_resort = LastResort::after_grace();
                 }
                 self.coordinator.cancel(signal, grace_ms, code, &by, now);
             }
@@ -286,6 +310,7 @@ impl Driver {
                     if let Some(id) = self.node_connections.remove(&node) {
                         self.connections.close(id);
                     }
+                    self.executors.give_up(node);
                     // One whose connection broke before has no end to be told of.
                     self.sessions_lost(node, "it was given up");
                 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use herd_core::JobId;
 use herd_core::result::JobResult;
+use herd_jobdir::Home;
 use herd_runtime::guard;
 
 use super::Outcome;
@@ -27,8 +29,8 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
     // What is still buffered would be written by both sides of the guard.
     printer.flush();
     // From here on there are two processes, and both come back with the code: the child, which
-    // has run the job and reported, and the guard, which has nothing to say.
-    Ok(guard::run(|| {
+    // has run the job and reported, and the guard, which has nothing to say but of a lost child.
+    let ended = guard::run(guard::STOPPED_BOUND, || {
         let console = Console::new(log, shaper);
         let grown = {
             let console = Arc::clone(&console);
@@ -37,16 +39,30 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
         let driven = backend_local::drive_foreground(&home, id, grown);
         let shown = console.finish();
         match driven {
-            Ok(result) => match jobs::open(&home, &id.to_string()) {
-                Ok(job) => report(&job, &result, shown, printer),
-                Err(_) => result.exit_code,
-            },
+            Ok(result) => report_of(&home, id, &result, shown, printer),
             Err(error) => {
                 printer.report(&error.render(printer.err_color()));
                 error.exit_code()
             }
         }
+    });
+    let lost = if ended.lost {
+        backend_local::end_lost(&home, id)
+    } else {
+        None
+    };
+    Ok(lost.map_or(ended.code, |result| {
+        // What the lost child has shown is not known here.
+        report_of(&home, id, &result, false, printer)
     }))
+}
+
+/// Prints the report after a run where the job can be read; the exit code.
+fn report_of(home: &Home, id: JobId, result: &JobResult, shown: bool, printer: &mut Printer) -> u8 {
+    match jobs::open(home, &id.to_string()) {
+        Ok(job) => report(&job, result, shown, printer),
+        Err(_) => result.exit_code,
+    }
 }
 
 /// Says what the reading of a job found worth saying.

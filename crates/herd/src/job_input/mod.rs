@@ -9,6 +9,7 @@ pub(crate) mod mounts;
 mod origin;
 pub(crate) mod program;
 pub(crate) mod secrets;
+pub(crate) mod size;
 pub(crate) mod source;
 pub(crate) mod written;
 
@@ -154,13 +155,11 @@ pub(crate) fn read_in(
         notes,
         warnings: file.warnings,
     };
-    let refused = input.refusals();
-    faults.extend(
-        refused
-            .iter()
-            .filter(|refused| file.unread.can_judge(&refused.key))
-            .map(refusal),
-    );
+    faults.extend(input.refusals().into_iter().filter(|fault| {
+        // The size of the whole has no key.
+        let key = fault.key.as_deref().unwrap_or_default();
+        file.unread.can_judge(key)
+    }));
     let name = input.file_name.as_deref().unwrap_or(source::STDIN);
     let placed = origin::place(args, input.original.as_deref(), name, &mut faults);
     let of_file = match (file.faults, placed) {
@@ -207,31 +206,31 @@ fn job_file(
 impl JobInput {
     /// The plan of the first attempt.
     pub(crate) fn plan(&self, job: JobId) -> Result<Plan, ExpectedError> {
-        let planned = self.planned(self.submission(job));
-        planned.map_err(|refused| ExpectedError::Faults {
-            file: None,
-            faults: refused.iter().map(refusal).collect(),
-        })
-    }
-
-    fn planned(&self, submission: Submission) -> Result<Plan, Vec<Unsupported>> {
-        let plan = plan::plan(&self.spec, &self.place.facts(&self.spec), submission)?;
-        let refused = self.place.refusals(&self.spec, &plan);
-        if refused.is_empty() {
-            Ok(plan)
-        } else {
-            Err(refused)
-        }
+        self.planned(job)
+            .map_err(|faults| ExpectedError::Faults { file: None, faults })
     }
 
     /// Everything that stands against the job: what the backend cannot honour (I13), or, where that
     /// is not known, what no backend can.
-    fn refusals(&self) -> Vec<Unsupported> {
+    fn refusals(&self) -> Vec<Fault> {
         if self.backend.is_empty() {
-            return plan::faults(&self.spec);
+            return plan::faults(&self.spec).iter().map(refusal).collect();
         }
-        let submission = self.submission(JobId::generate());
-        self.planned(submission).err().unwrap_or_default()
+        self.planned(JobId::generate()).err().unwrap_or_default()
+    }
+
+    fn planned(&self, job: JobId) -> Result<Plan, Vec<Fault>> {
+        let facts = self.place.facts(&self.spec);
+        let plan = plan::plan(&self.spec, &facts, self.submission(job))
+            .map_err(|refused| refused.iter().map(refusal).collect::<Vec<_>>())?;
+        let limits = size::Limits::of_this_process(plan.inherit_env);
+        let mut faults = size::faults(&plan, self.secrets.values(), &limits);
+        faults.extend(self.place.refusals(&self.spec, &plan).iter().map(refusal));
+        if faults.is_empty() {
+            Ok(plan)
+        } else {
+            Err(faults)
+        }
     }
 
     /// What is kept as `job.yaml`: the user's file as it was, or a command in the same form. What
@@ -248,7 +247,7 @@ impl JobInput {
         let submission = self.submission(JobId::generate());
         let facts = self.place.facts(&self.spec);
         let mut notes = plan::notes(&self.spec, &facts, &submission);
-        if let Ok(plan) = self.planned(submission) {
+        if let Ok(plan) = self.planned(submission.job) {
             notes.extend(self.place.notes(&self.spec, &plan));
         }
         notes

@@ -120,8 +120,14 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     require_present(&dir)?;
     let mut status = herd_jobdir::status(&dir).map_err(failed)?;
     if status.brief.state == DRIVER_LOST {
-        herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;
+        let ended = herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;
         status = herd_jobdir::status(&dir).map_err(failed)?;
+        if let Some(result) = ended.filter(|_| !status.brief.settled) {
+            // On a full disk it cannot be written down; it has ended all the same.
+            status.brief.settled = true;
+            status.brief.exit_code = Some(result.exit_code);
+            status.failure = result.failure;
+        }
     }
     let slurm = Record::read(&dir).map_err(failed)?;
     if let Some(record) = slurm.as_ref().filter(|_| !status.brief.settled) {
