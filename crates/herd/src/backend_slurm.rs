@@ -36,24 +36,18 @@ pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
 }
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
-pub(crate) fn submit(home: &Home, input: JobInput) -> Result<(JobId, Record), ExpectedError> {
+pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
     let plan = input.plan(JobId::generate())?;
-    let Place::Slurm(place) = &input.place else {
-        return Err(ExpectedError::failed(
-            "hand the job to Slurm",
-            "its backend is another",
-        ));
-    };
+    let place = place(input)?;
     let yaml = input.job_yaml();
     let after = dependencies(home, &plan)?;
     let options = input.spec.slurm.clone().unwrap_or_default();
     let image = input.spec.image.clone();
-    let secrets = input.secrets.into_values();
     let program = node_program()?;
-    let user = user_name()?;
+    let user = user_name();
     let submission = Submission {
         job_yaml: &yaml,
-        secrets: &secrets,
+        secrets: input.secrets.values(),
         options: &options,
         image: image.as_deref(),
         after: &after,
@@ -87,12 +81,8 @@ pub(crate) fn submit(home: &Home, input: JobInput) -> Result<(JobId, Record), Ex
 }
 
 /// The batch script of a job.
-pub(crate) fn script(
-    home: &Home,
-    input: &JobInput,
-    plan: &Plan,
-    place: &SlurmPlace,
-) -> Result<String, ExpectedError> {
+pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<String, ExpectedError> {
+    let place = place(input)?;
     let after = dependencies(home, plan)?;
     let none = SlurmOptions::default();
     let program = node_program()?;
@@ -156,6 +146,16 @@ pub(crate) fn cancel(
         .map_err(|error| ExpectedError::failed("cancel the job", error))
 }
 
+fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {
+    match &input.place {
+        Place::Slurm(place) => Ok(place),
+        Place::Local => Err(ExpectedError::failed(
+            "hand the job to Slurm",
+            "its backend is another",
+        )),
+    }
+}
+
 fn refusals(refused: &[Unsupported]) -> ExpectedError {
     let fault =
         |refused: &Unsupported| Fault::of(&refused.key, &refused.reason).hint(&refused.hint);
@@ -217,11 +217,11 @@ fn node_program() -> Result<PathBuf, ExpectedError> {
     })
 }
 
-fn user_name() -> Result<String, ExpectedError> {
-    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective());
-    match user {
-        Ok(Some(user)) => Ok(user.name),
-        // Slurm takes numbers, too.
-        Ok(None) | Err(_) => Ok(nix::unistd::Uid::effective().to_string()),
+/// The user's name; the number, which Slurm takes too, where nobody knows it.
+fn user_name() -> String {
+    let own = nix::unistd::Uid::effective();
+    match nix::unistd::User::from_uid(own) {
+        Ok(Some(user)) => user.name,
+        Ok(None) | Err(_) => own.to_string(),
     }
 }

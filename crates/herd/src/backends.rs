@@ -61,7 +61,7 @@ impl Place {
             }
         }
         let cluster = Cluster {
-            name: slurm.cluster.clone(),
+            name: slurm.cluster,
         };
         let facts = backend_slurm::facts(&cluster).map_err(|error| {
             Fault::new(format!("backend {name}: {}", error_line(&error))).hint(

@@ -34,7 +34,7 @@ pub(super) fn hand_over(
     match &input.place {
         Place::Local => backend_local::submit(home, input),
         Place::Slurm(_) => {
-            let (id, record) = backend_slurm::submit(home, input)?;
+            let (id, record) = backend_slurm::submit(home, &input)?;
             printer.note(&format!("{} is job {} of Slurm", id.short(), record.job));
             Ok(id)
         }
