@@ -8,7 +8,7 @@ help:
 	@echo 'make check   formatting, lints, documentation'
 	@echo 'make lab     only install what the tests need'
 	@echo 'make deny    licences, bans and sources of dependencies'
-	@echo 'make bench   benchmarks, each beside its peer'
+	@echo 'make bench   benchmarks, each beside its peer; RUNS=3 makes it shorter, `cargo xtask help` says what they need'
 	@echo 'make tour    run the commands of README.md and docs/launch.md again and put in their output'
 	@echo 'make clean   remove what was built; the cache outside the clone stays'
 
@@ -30,7 +30,7 @@ deny:
 bench:
 	@scripts/need-rust
 	cargo build --release --workspace --bins
-	cargo run --release --package xtask -- bench
+	cargo run --release --package xtask -- bench $(RUNS)
 
 tour:
 	@scripts/need-rust

@@ -6,6 +6,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -20,7 +21,15 @@ const SLOW_RUNS: usize = 3;
 
 /// Builds the programs, measures, and returns the table.
 pub(crate) fn run(runs: usize) -> Result<String> {
+    for (peer, from) in [("mpirun", "lab/mpi"), ("git", "apt-get")] {
+        if !on_path(peer) {
+            note(&format!(
+                "{peer} is not on PATH and has no rows ({from} installs it)"
+            ))?;
+        }
+    }
     let herd = build()?;
+    note(&format!("measures, {runs} runs; this takes some minutes"))?;
     let mut rows = start_times(&herd, runs)?;
     rows.extend(memory::measure(&herd, runs.min(SLOW_RUNS))?);
     rows.extend(throughput::measure(&herd, runs.min(SLOW_RUNS))?);
@@ -33,6 +42,11 @@ pub(crate) fn launch(runs: usize) -> Result<String> {
     let launch = launch::run(&build()?, runs)?;
     let store = store::run(runs.min(SLOW_RUNS))?;
     Ok(format!("{launch}\n{store}"))
+}
+
+/// Says something on standard error, beside the report.
+fn note(text: &str) -> Result<()> {
+    writeln!(io::stderr(), "xtask: {text}").context("write to standard error")
 }
 
 /// Builds the programs and measures arrays only.

@@ -18,7 +18,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask bench|bench launch|arrays|bench-store [RUNS]";
+const USAGE: &str = "usage: cargo xtask bench|bench launch|arrays|bench-store [RUNS]
+
+  bench         start times, memory, throughput and arrays; a table in Markdown on standard output
+  arrays        the part about arrays alone
+  bench launch  herd launch beside torchrun and mpirun, and its store; needs the same as bench-store
+  bench-store   the store of herd launch beside torch's; needs `eval \"$(lab/env)\"` in this shell first
+
+RUNS is 15 without it; what takes seconds each is run three times at most. Each builds herd first.
+Peers that are not on PATH have no rows: mpirun (lab/mpi installs it), git, HyperQueue (lab/hyperqueue).
+A busy machine measures itself: `chrt -f 10 cargo xtask bench 7` asks for the processor first.
+";
 const LAUNCH: &str = "bench launch";
 /// Enough for a median that a single slow run does not move.
 const DEFAULT_RUNS: usize = 15;
@@ -41,6 +51,12 @@ fn main() -> Result<ExitCode> {
             return Ok(ExitCode::from(launch::worker::run(Path::new(directory))?));
         }
         _ => {}
+    }
+    if matches!(arguments.as_slice(), ["help" | "-h" | "--help"]) {
+        io::stdout()
+            .write_all(USAGE.as_bytes())
+            .context("write the help")?;
+        return Ok(ExitCode::SUCCESS);
     }
     let (what, runs) = match arguments.as_slice() {
         ["bench", "launch"] => (LAUNCH, DEFAULT_RUNS),

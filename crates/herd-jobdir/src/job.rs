@@ -13,6 +13,7 @@ use crate::attempt::AttemptDir;
 use crate::error::JobDirError;
 use crate::files::{self, Durability};
 use crate::index;
+use crate::reserve;
 use crate::summary::Summary;
 use crate::tasks::{TaskWriter, read_tasks};
 
@@ -45,6 +46,16 @@ impl JobDir {
     /// The job.
     pub fn id(&self) -> JobId {
         self.id
+    }
+
+    /// Fails where the disk has no room for the records of a job.
+    pub fn require_room(&self) -> Result<(), JobDirError> {
+        reserve::require_room(&self.path)
+    }
+
+    /// Removes the directory of a job that was not taken: nothing has begun, and nobody knows of it.
+    pub fn discard(self) -> Result<(), JobDirError> {
+        fs::remove_dir_all(&self.path).map_err(JobDirError::at("remove", &self.path))
     }
 
     /// Writes the job file as it was accepted.

@@ -2,6 +2,7 @@
 //! what it started when told to, when its coordinator is gone, or when its own parent is.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::pin::pin;
 use std::time::Duration;
 
 use herd_core::JobId;
@@ -10,8 +11,10 @@ use herd_link::message::{Assign, FromCoordinator, Hello, Phase, ToCoordinator, V
 use herd_link::{Channel, Frame, Key};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::environment::Meeting;
+use crate::last_resort::{GRACE, LastResort};
 use crate::mpi;
 use crate::phase::{PhaseEvent, end_leftovers};
 use crate::running::Running;
@@ -25,8 +28,6 @@ pub use crate::uplink::UplinkError;
 pub const LEASE: Duration = Duration::from_secs(30);
 /// How often both sides say that they live.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// What ranks get between TERM and KILL when nobody is left to decide (I5).
-const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 const SIGTERM: i32 = 15;
 
 /// Where an executor belongs.
@@ -125,12 +126,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         own_name: false,
     };
     let outcome = executor.serve(coordinator).await;
-    if let Some(mut phase) = executor.phase.take() {
-        phase.end(SIGTERM, ORPHAN_GRACE).await;
-    }
-    executor.tasks.end(SIGTERM, ORPHAN_GRACE).await;
-    executor.sessions.end().await;
-    end_leftovers(&[]);
+    executor.end_all().await;
     executor.uplink.close().await;
     outcome
 }
@@ -215,6 +211,27 @@ impl Executor {
                 _ = terminate.recv() => return Ok(()),
             }
         }
+    }
+
+    /// Ends all that runs on this node, within the bound of I5.
+    async fn end_all(&mut self) {
+        let mut last_resort = LastResort::after_grace();
+        let kill_at = Instant::now() + GRACE;
+        let phase = async {
+            if let Some(mut phase) = self.phase.take() {
+                phase.end(SIGTERM, GRACE).await;
+            }
+        };
+        let tasks = self.tasks.end(SIGTERM, GRACE);
+        let sessions = self.sessions.end();
+        let mut ending = pin!(async { tokio::join!(phase, tasks, sessions) });
+        loop {
+            tokio::select! {
+                _all = &mut ending => break,
+                () = last_resort.due() => last_resort.kill(&[]),
+            }
+        }
+        end_leftovers(&[], kill_at.saturating_duration_since(Instant::now()));
     }
 
     fn obey(&mut self, message: FromCoordinator) -> Result<Next, ExecutorError> {

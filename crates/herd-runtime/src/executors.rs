@@ -10,8 +10,9 @@ use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, sp
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// What orphans of a dead executor get between TERM and KILL (I5).
-const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+use crate::clock::until;
+use crate::last_resort::GRACE;
+
 /// Bound on ending orphans, killing included.
 const ORPHAN_BOUND: Duration = Duration::from_secs(5);
 
@@ -30,6 +31,8 @@ pub(crate) struct Executors {
     group: Group,
     /// Pid of each that lives, by node index, which is the group's index too.
     alive: BTreeMap<usize, u32>,
+    /// When those that were given up are killed, by node index.
+    kill_at: BTreeMap<usize, Instant>,
     /// Removed after the last process has ended.
     cgroups: Vec<Cgroup>,
     /// Ends of orphans that are under way; each has its own bound.
@@ -75,6 +78,7 @@ impl Executors {
         Ok(Self {
             group: Group::from_children(children),
             alive,
+            kill_at: BTreeMap::new(),
             cgroups,
             sweeps: JoinSet::new(),
         })
@@ -86,14 +90,46 @@ impl Executors {
             if self.alive.is_empty() {
                 std::future::pending::<()>().await;
             }
-            match self.group.next_exit().await {
-                Some((node, exit)) => {
-                    if let Some(pid) = self.alive.remove(&node) {
-                        return (node, format!("its executor (pid {pid}) {}", exit.end));
+            let kill_next = self.kill_at.values().min().copied();
+            tokio::select! {
+                exit = self.group.next_exit() => match exit {
+                    Some((node, exit)) => {
+                        self.kill_at.remove(&node);
+                        if let Some(pid) = self.alive.remove(&node) {
+                            return (node, format!("its executor (pid {pid}) {}", exit.end));
+                        }
                     }
-                }
-                None => std::future::pending().await,
+                    None => std::future::pending().await,
+                },
+                () = until(kill_next) => self.kill_given_up(),
             }
+        }
+    }
+
+    /// Ends one that does not do its duty any more, while the others go on.
+    pub(crate) fn give_up(&mut self, node: usize) {
+        if !self.alive.contains_key(&node) {
+            return;
+        }
+        self.signal(node, Signal::TERM);
+        // One that was stopped acts on nothing else.
+        self.signal(node, Signal::CONT);
+        // It gives its ranks as long, and then it has to be gone itself.
+        self.kill_at.insert(node, Instant::now() + 2 * GRACE);
+    }
+
+    fn kill_given_up(&mut self) {
+        let now = Instant::now();
+        let due = self.kill_at.extract_if(.., |_, at| *at <= now);
+        for node in due.map(|(node, _)| node).collect::<Vec<_>>() {
+            self.signal(node, Signal::KILL);
+        }
+    }
+
+    fn signal(&self, node: usize, signal: Signal) {
+        if let Some(child) = self.group.child(node) {
+            // One that has ended is what is wanted.
+            drop(child.signal_group(signal));
         }
     }
 
@@ -106,23 +142,25 @@ impl Executors {
         }
         let living = self.living();
         self.sweeps.spawn_blocking(move || {
-            tree::end_all_children(&living, ORPHAN_GRACE, ORPHAN_BOUND);
+            tree::end_all_children(&living, GRACE, ORPHAN_BOUND);
         });
     }
 
-    fn living(&self) -> Vec<Pid> {
+    /// Those that live.
+    pub(crate) fn living(&self) -> Vec<Pid> {
         self.alive
             .values()
             .filter_map(|&number| pid(number))
             .collect()
     }
 
-    /// Waits for all to end after Release, then ends them and what they left.
-    pub(crate) async fn finish(&mut self, bound: Duration) {
+    /// Waits for all to end after Release, then ends them and what they left, which get `grace` between
+    /// TERM and KILL.
+    pub(crate) async fn finish(&mut self, bound: Duration, grace: Duration) {
         let deadline = Instant::now() + bound;
         while !self.alive.is_empty() {
             if timeout_at(deadline, self.next_exit()).await.is_err() {
-                self.group.stop(Signal::TERM, ORPHAN_GRACE);
+                self.group.stop(Signal::TERM, grace);
                 let killed = Instant::now() + ORPHAN_BOUND;
                 while !self.alive.is_empty() && timeout_at(killed, self.next_exit()).await.is_ok() {
                 }

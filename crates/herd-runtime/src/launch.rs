@@ -46,7 +46,8 @@ pub fn run(args: &[OsString]) -> u8 {
             if let Err(error) = sys::forget_variable(OsStr::new(KEY_VARIABLE)) {
                 complain(&format!("warning: cannot wipe {KEY_VARIABLE}: {error}"));
             }
-            guard::run(|| launch(*flags, secret.as_ref().map(|text| text.as_str())))
+            let launched = || launch(*flags, secret.as_ref().map(|text| text.as_str()));
+            guard::run(guard::STOPPED_BOUND, launched).code
         }
         Err(error) => {
             complain(&format!("error: {error}"));

@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use herd_core::JobId;
-use herd_core::plan::{Plan, PlannedSetup};
-use herd_core::spec::{Command, JobType, Launcher, Resources, SetupOn};
+use herd_core::plan::{self, BackendFacts, Plan, Submission};
+use herd_core::spec::{Command, JobSpec, JobType, ProcsPerNode, Setup, SetupOn};
 use herd_core::state::AttemptState;
-use herd_core::units::Span;
 use herd_jobdir::runlog::{RECORD_BYTES, Record, RunLogWriter};
 use herd_jobdir::{Durability, Home, JobDir};
 use herd_link::{Channel, Key};
@@ -39,38 +38,19 @@ fn plan() -> Plan {
         "for i in $(seq {LINES}); do echo line $i; done; head -c {LONG} /dev/zero | tr '\\0' x; \
          echo; echo err >&2; printf open"
     );
-    Plan {
-        format: 1,
-        job: JobId::generate(),
-        name: "job".to_owned(),
-        attempt: 1,
-        generation: 1,
-        backend: "local".to_owned(),
+    let spec = JobSpec {
         job_type: JobType::Pytorch,
-        launcher: Launcher::Herd,
         nodes: NODES,
-        ranks_per_node: RANKS_PER_NODE,
-        procs_per_node: RANKS_PER_NODE,
-        resources: Resources::default(),
-        walltime: None,
-        grace: Span::from_secs(10),
-        workdir: "/".to_owned(),
-        inherit_env: true,
-        env: BTreeMap::new(),
-        secret_names: Vec::new(),
-        setup: Some(PlannedSetup {
+        procs_per_node: ProcsPerNode::Count(RANKS_PER_NODE),
+        setup: Some(Setup {
             run: Command::Shell("echo prepared".to_owned()),
-            on: SetupOn::Each,
+            on: Some(SetupOn::Each),
         }),
         run: Some(Command::Shell(script)),
-        login_shell: false,
-        checkpoint: None,
-        retry: None,
-        array: None,
-        after: Vec::new(),
-        priority: 50,
-        shared_home: true,
-    }
+        ..JobSpec::default()
+    };
+    let submission = Submission::first(JobId::generate(), "/");
+    plan::plan(&spec, &BackendFacts::local(8, 0), submission).unwrap()
 }
 
 /// Runs the job; its merged log, and how often the driver said that it had grown.

@@ -6,7 +6,6 @@ mod commands;
 mod error;
 mod job_input;
 mod jobs;
-mod machine;
 mod printer;
 mod report;
 mod text;

@@ -33,6 +33,8 @@ const GANG_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct DriveOptions {
     /// The program of the executors and its first arguments.
     pub executor: Vec<OsString>,
+    /// Says which GPUs jobs may have on this machine; called where one asks for some.
+    pub gpus: fn() -> Vec<String>,
     /// Whether a job with one rank reads this process's standard input.
     pub pass_stdin: bool,
     /// Tells the user of something that does not end the job.
@@ -95,9 +97,12 @@ pub async fn drive(
     let first = job.attempt(1);
     first
         .claim_owner(&format!("local:{}", std::process::id()))
-        .map_err(|source| DriveError::Owned {
-            job: job.id().short(),
-            source,
+        .map_err(|source| match source {
+            source @ JobDirError::AlreadyOwned(_) => DriveError::Owned {
+                job: job.id().short(),
+                source,
+            },
+            source => DriveError::Records(source),
         })?;
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
     let outcome = attempts(home, job, &first, options, &mut signals).await;
@@ -190,7 +195,7 @@ async fn attempts(
     loop {
         let dir = job.attempt(plan.attempt);
         dir.create()?;
-        let (nodes, _lease) = match lease(&plan, &dir, signals, &mut waits).await? {
+        let (nodes, _lease) = match lease(&plan, &dir, options.gpus, signals, &mut waits).await? {
             Waited::Ready(leased) => leased,
             Waited::Cancelled(signal) => return cancelled(signal, &dir),
             Waited::InVain(reason) => return Ok(in_vain(reason)),
@@ -249,7 +254,7 @@ async fn attempts(
         let next = job.attempt(plan.attempt);
         next.create()?;
         next.write_plan(&plan, DURABILITY)?;
-        let why = format!("retries after {} s", backoff.as_duration().as_secs_f32());
+        let why = retry::waits(backoff);
         note_queued(&next, &clock, &why)?;
         if let (Some(tell), Some(failure)) = (options.waits, failure) {
             let failed = sentence::failure(failure, &|node| format!("node{node}"));

@@ -32,6 +32,7 @@ use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Executors, Launch};
 use crate::guard;
+use crate::last_resort::{GRACE, LastResort};
 use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
 use crate::merge::Merger;
@@ -48,8 +49,10 @@ const RELEASE_BOUND: Duration = Duration::from_secs(3);
 const OTHER_RELEASE: &str =
     "its executor is of another release: install herd and herd-node together";
 
-/// What ranks get between TERM and KILL when the guard has died, milliseconds.
-const ORPHAN_GRACE_MS: u64 = 1000;
+/// The same where the guard has died (I5).
+const ORPHANED_RELEASE_BOUND: Duration = Duration::from_millis(300);
+/// How long executors may take then to tell that all they had started was killed.
+const ORPHANED_EXECUTORS: Duration = Duration::from_millis(400);
 
 /// Who a connection belongs to.
 #[derive(Clone, Copy)]
@@ -130,6 +133,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         records: Records::new(attempt.warn),
+        last_resort: LastResort::default(),
         end: None,
     };
     driver.drive(signals, reserve).await
@@ -162,6 +166,7 @@ struct Driver {
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     records: Records,
+    last_resort: LastResort,
     end: Option<AttemptEnd>,
 }
 
@@ -178,7 +183,12 @@ impl Driver {
             if let Some(end) = self.end.take() {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
-                self.executors.finish(RELEASE_BOUND).await;
+                let (bound, grace) = if guard::guard_is_gone() {
+                    (ORPHANED_RELEASE_BOUND, Duration::ZERO)
+                } else {
+                    (RELEASE_BOUND, GRACE)
+                };
+                self.executors.finish(bound, grace).await;
                 self.remove_left();
                 reserve.release();
                 match self.dir.write_end(&end, self.durability) {
@@ -212,6 +222,15 @@ impl Driver {
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
                 }
+                () = self.last_resort.due() => {
+                    // They tell how the ranks have ended, and remove what is to be removed.
+                    let spared = if self.last_resort.lasts() < ORPHANED_EXECUTORS {
+                        self.executors.living()
+                    } else {
+                        Vec::new()
+                    };
+                    self.last_resort.kill(&spared);
+                }
                 _ = beat.tick() => {
                     for &id in self.node_connections.values() {
                         self.connections.send(id, &FromCoordinator::Heartbeat);
@@ -241,7 +260,12 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
+                let orphaned = guard::guard_is_gone();
+                let grace = u64::try_from(GRACE.as_millis()).unwrap_or(0);
+                let grace_ms = orphaned.then_some(grace);
+                if orphaned && !self.last_resort.is_set() {
+                    self.last_resort = LastResort::after_grace();
+                }
                 self.coordinator.cancel(signal, grace_ms, code, &by, now);
             }
             Asked::Pause => {
@@ -272,6 +296,7 @@ impl Driver {
                     if let Some(id) = self.node_connections.remove(&node) {
                         self.connections.close(id);
                     }
+                    self.executors.give_up(node);
                     // One whose connection broke before has no end to be told of.
                     self.sessions_lost(node, "it was given up");
                 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use herd_core::JobId;
 use herd_core::plan::Plan;
@@ -18,15 +19,15 @@ use crate::jobs;
 use crate::printer::{Printer, yaml};
 
 /// Shows the plan.
-pub(crate) fn run(args: &RenderArgs, printer: &mut Printer) -> Outcome {
-    let input = job_input::read(&args.job)?;
+pub(crate) fn run(args: &RenderArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let input = job_input::read(&args.job, home)?;
     for warning in &input.warnings {
         printer.warn(warning);
     }
     for note in &input.notes {
         printer.note(note);
     }
-    let plan = input.plan(JobId::generate(), input.spec.after.clone())?;
+    let plan = input.plan(JobId::generate())?;
     let notes = input.plan_notes();
     match args.output.output {
         Format::Table | Format::Wide => {

@@ -22,7 +22,7 @@ struct Submitted {
 
 /// Submits, and follows where asked.
 pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
-    let input = crate::job_input::read(&args.job)?;
+    let input = crate::job_input::read(&args.job, home)?;
     super::run::say(&input, printer);
     let home_dir = jobs::open_home(home)?;
     let backend = input.backend.clone();
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
         short: id.short(),
         backend,
     };
-    printer.one(&submitted, &submitted.id, args.output.output, |_color| {
+    printer.one(&submitted, &submitted.id, args.output.output, |_look| {
         format!("{}\n", submitted.id)
     })?;
     printer.flush();
@@ -60,5 +60,8 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
         .read_result()
         .map_err(|error| ExpectedError::failed("read how the job ended", error))?;
     // Without a result the reader of standard output left before the end.
-    Ok(result.map_or(0, |result| super::run::report(&job, &result, printer)))
+    Ok(result.map_or(0, |result| {
+        // All output went to standard output, and the report goes to standard error.
+        super::run::report(&job, &result, false, printer)
+    }))
 }

@@ -11,6 +11,12 @@ fn read_with(args: &JobArgs, cwd: &Path, stdin: &[u8]) -> Result<JobInput, Expec
         &mut Surroundings {
             cwd,
             variable: &variable,
+            job: &|selector| {
+                Err(ExpectedError::NoSuchJob {
+                    selector: selector.to_owned(),
+                    nearest: Vec::new(),
+                })
+            },
             stdin: &mut stdin,
         },
     )

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::error::ExpectedError;
 use crate::printer::Row;
+use crate::printer::table::Column;
 use crate::text;
 
 /// One line of `herd ls`, with stable keys.
@@ -86,19 +87,19 @@ pub(crate) fn type_name(job_type: JobType) -> &'static str {
 }
 
 impl Row for JobRow {
-    const COLUMNS: &'static [(&'static str, bool)] = &[
-        ("ID", false),
-        ("NAME", false),
-        ("TYPE", false),
-        ("STATE", false),
-        ("NODES", false),
-        ("AGE", false),
-        ("TIME", false),
-        ("EXIT", false),
-        ("BACKEND", true),
-        ("ATTEMPT", true),
-        ("FULL ID", true),
-        ("COMMAND", true),
+    const COLUMNS: &'static [Column] = &[
+        Column::new("ID"),
+        Column::text("NAME"),
+        Column::new("TYPE"),
+        Column::new("STATE"),
+        Column::new("NODES"),
+        Column::new("AGE"),
+        Column::new("TIME"),
+        Column::new("EXIT"),
+        Column::wide("BACKEND"),
+        Column::wide("ATTEMPT"),
+        Column::wide("FULL ID"),
+        Column::wide("COMMAND"),
     ];
 
     fn cells(&self) -> Vec<String> {
@@ -106,7 +107,7 @@ impl Row for JobRow {
         let dash = || "-".to_owned();
         vec![
             self.short.clone(),
-            cut(&self.name, 30),
+            self.name.clone(),
             type_name(self.job_type).to_owned(),
             self.state.clone(),
             self.nodes.to_string(),
@@ -116,22 +117,13 @@ impl Row for JobRow {
             self.backend.clone(),
             self.attempt.to_string(),
             self.id.clone(),
-            cut(&self.command, 60),
+            self.command.clone(),
         ]
     }
 
     fn name(&self) -> String {
         self.id.clone()
     }
-}
-
-fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let mut kept: String = text.chars().take(most - 1).collect();
-    kept.push('…');
-    kept
 }
 
 /// The newest jobs.

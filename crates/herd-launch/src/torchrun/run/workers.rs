@@ -21,7 +21,7 @@ pub(super) fn count(flags: &Flags) -> Result<u32, LaunchError> {
         std::thread::available_parallelism()
             .map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
     };
-    let gpus = u32::try_from(accelerators::of_this_process().len()).unwrap_or(u32::MAX);
+    let gpus = u32::try_from(accelerators::of_this_process(&Vec::new).len()).unwrap_or(u32::MAX);
     Ok(match flags.nproc_per_node {
         NprocPerNode::Count(count) => count,
         NprocPerNode::Cpu => cpus(),
