@@ -177,7 +177,8 @@ fn executor_program() -> Result<Vec<OsString>, ExpectedError> {
     Ok(vec![program.into_os_string(), "executor".into()])
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, ExpectedError> {
+/// An event loop for one call.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, ExpectedError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,8 +1,11 @@
 //! `herd`: the command line of Herdsman. Only this function ends the process.
 
 mod backend_local;
+mod backend_slurm;
+mod backends;
 mod cli;
 mod commands;
+mod config;
 mod error;
 mod job_input;
 mod jobs;

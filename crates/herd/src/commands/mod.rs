@@ -12,6 +12,7 @@ mod logs;
 mod ls;
 mod man;
 mod places;
+mod remote;
 mod render;
 mod run;
 mod selectors;
