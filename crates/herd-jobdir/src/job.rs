@@ -149,7 +149,11 @@ impl JobDir {
     /// Writes what the submitting side of a backend has to remember, into a file of this name.
     pub fn write_backend<T: Serialize>(&self, name: &str, record: &T) -> Result<(), JobDirError> {
         let path = self.path.join(name);
-        files::write_atomic(&path, &files::json_line(&path, record)?, Durability::Machine)
+        files::write_atomic(
+            &path,
+            &files::json_line(&path, record)?,
+            Durability::Machine,
+        )
     }
 
     /// What was written so; nothing where it was not.
