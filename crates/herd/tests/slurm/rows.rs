@@ -119,7 +119,6 @@ pub(crate) fn r06_r24_what_confines_steps_is_scrubbed_and_the_rest_is_there(lab:
         let job = user.submit(json!({
             "nodes": 2,
             "resources": resources,
-            "env": {"SLURM_CPU_BIND": "none", "SLURM_STEP_NODELIST": "x", "SLURM_MEM_BIND_LIST": "y"},
             "run": "env",
         }));
         job.ends("SUCCEEDED", 0);

@@ -109,6 +109,10 @@ impl<'a> User<'a> {
         if job["resources"]["memory"].is_null() {
             job["resources"]["memory"] = "64MiB".into();
         }
+        // Login shells of the tester's may do anything.
+        if job["env"]["HOME"].is_null() {
+            job["env"]["HOME"] = self.dir.path().to_string_lossy().into();
+        }
         // JSON is YAML.
         fs::write(self.path(name), job.to_string()).unwrap();
         self.path(name).to_string_lossy().into_owned()
