@@ -1,6 +1,7 @@
 //! Nodes, daemons and networks that fail in the middle of a job. Each test has nodes of its own.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use herd_runtime::executor::LEASE;
 use herd_testing::within;
@@ -187,10 +188,21 @@ pub(crate) fn i1_the_drivers_node_that_starts_anew_begins_the_next_attempt(lab: 
     let user = User::new(lab);
     let job = user.submit(on([15, 16], json!({"run": waiting(&user)})));
     await_both(&user);
-    user.touch("go-not-yet");
     lab.slurm(&["node", "reboot", "15"]);
     job.gone_within(GONE);
     user.touch("go");
+    // Slurm looks for what a node has lost when its slurmd registers, and not right after a job's start.
+    within(DEADLINE, "the next attempt", || {
+        lab.slurm(&["node", "kill-slurmd", "15"]);
+        lab.slurm(&["node", "start-slurmd", "15"]);
+        let again =
+            || job.dir.join("attempts/2").exists() || job.in_slurm().contains("JobState=PENDING");
+        let until = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < until && !again() {
+            thread::park_timeout(Duration::from_millis(200));
+        }
+        again()
+    });
     let result = job.ends("SUCCEEDED", 0);
     assert_eq!(result["attempts"], 2, "{}", job.story());
     assert_eq!(
@@ -238,7 +250,7 @@ pub(crate) fn i3_a_stopped_slurmctld_ends_no_job(lab: &Lab) {
             job.story()
         );
     }
-    assert_eq!(setting_up.log().matches("ran").count(), 2);
+    assert_eq!(setting_up.log().matches(") ran\n").count(), 2);
     lab.slurm(&["node", "start-slurmctld", "ctl"]);
     queued.ends("SUCCEEDED", 0);
     for job in [running, setting_up, queued] {

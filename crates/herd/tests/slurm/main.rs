@@ -10,6 +10,7 @@ mod rows;
 mod submission;
 mod user;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -126,7 +127,11 @@ fn main() -> ExitCode {
             let processes = lab.left();
             left |= !processes.is_empty();
             if !processes.is_empty() {
-                eprintln!("I5: left on the nodes of {}:\n{processes}", cluster.name);
+                drop(writeln!(
+                    std::io::stderr(),
+                    "I5: left on the nodes of {}:\n{processes}",
+                    cluster.name
+                ));
             }
         }
     }

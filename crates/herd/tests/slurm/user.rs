@@ -244,7 +244,8 @@ impl Job<'_> {
                 .any(|end| name.ends_with(end))
             {
                 let content = fs::read(&file).unwrap_or_default();
-                text += &format!("== {name}\n{}", String::from_utf8_lossy(&content));
+                let content = String::from_utf8_lossy(&content);
+                text.extend(["== ", &*name, "\n", &*content]);
             }
         }
         text
