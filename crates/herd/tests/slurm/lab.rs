@@ -43,7 +43,14 @@ impl Lab {
             keeper: Some(keeper),
             directory,
         };
-        lab.slurm(&[&["up"], options].concat());
+        let mut words = [&["up"], options].concat();
+        // Login shells of the tester's may do anything, and Slurm starts one for each job: nodes get an
+        // empty home of their own where they need nothing of the tester's.
+        let herd = Path::new(env!("CARGO_BIN_EXE_herd"));
+        if std::env::var_os("HOME").is_some_and(|home| !herd.starts_with(home)) {
+            words.extend(["--home", "local"]);
+        }
+        lab.slurm(&words);
         lab
     }
 
