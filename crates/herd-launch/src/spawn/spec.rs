@@ -23,8 +23,8 @@ pub struct ProcessSpec {
     pub stderr: Output,
     /// Processors it is bound to.
     pub cpus: Option<Vec<usize>>,
-    /// Limit of open files to give it (soft, hard; `u64::MAX` is none), where the caller has raised
-    /// its own.
+    /// Limit of open files to give it (soft, hard; `u64::MAX` is none); without it, what this program
+    /// was given before [`raise_nofile`](crate::sys::raise_nofile).
     pub nofile: Option<(u64, u64)>,
     /// Open descriptors that it inherits under their own numbers; all others are closed.
     pub keep_fds: Vec<RawFd>,

@@ -118,7 +118,7 @@ impl Exec {
         restore_mask(&old_mask);
         drop(stack);
 
-        let Some(pid) = Pid::from_raw(raw).filter(|_| raw > 0) else {
+        let Some(pid) = (raw > 0).then(|| Pid::from_raw(raw)).flatten() else {
             return Err(ExecFailure {
                 step: Step::Clone,
                 errno: clone_errno.unwrap_or(libc::EAGAIN),
