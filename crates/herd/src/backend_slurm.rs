@@ -15,7 +15,9 @@ use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{AfterWhen, SlurmOptions};
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
+use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
+use herd_slurm::job::Id;
 use herd_slurm::script::Dependency;
 
 use crate::backend_local::runtime;
@@ -144,6 +146,35 @@ pub(crate) fn cancel(
     runtime()?
         .block_on(asked)
         .map_err(|error| ExpectedError::failed("cancel the job", error))
+}
+
+/// What can be done to a job in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Keep it from starting.
+    Hold,
+    /// Let it go.
+    Release,
+    /// Stop it and queue it again.
+    Requeue,
+    /// The same, held.
+    RequeueHold,
+}
+
+/// Does it.
+pub(crate) fn control(record: &Record, control: Control) -> Result<(), ExpectedError> {
+    let id = Id::job(record.job);
+    let (call, what) = match control {
+        Control::Hold => (control::hold_call(id), "hold the job"),
+        Control::Release => (control::release_call(id), "release the job"),
+        Control::Requeue => (control::requeue_call(id), "requeue the job"),
+        Control::RequeueHold => (control::requeue_hold_call(id), "requeue the job"),
+    };
+    let cluster = Cluster {
+        name: record.cluster.clone(),
+    };
+    let done = runtime()?.block_on(cluster.control(call));
+    done.map_err(|error| ExpectedError::failed(what, error))
 }
 
 fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {

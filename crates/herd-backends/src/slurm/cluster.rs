@@ -49,6 +49,14 @@ impl Cluster {
         self.ask(call).await?.success(program)
     }
 
+    /// Does something to a job: hold, release, requeue.
+    pub async fn control(&self, call: Call) -> Result<(), CommandError> {
+        let name = [&[call.program.to_owned()], call.args.as_slice()]
+            .concat()
+            .join(" ");
+        self.ask(call).await?.success(&name).map(drop)
+    }
+
     /// Runs `sbatch`, which reads `script`.
     pub(super) async fn submit(&self, call: Call, script: String) -> Result<Answer, CommandError> {
         self.run(call, script.into_bytes(), SUBMIT).await

@@ -113,6 +113,12 @@ pub(crate) enum Command {
     Wait(query::WaitArgs),
     /// Ask jobs to end
     Cancel(query::CancelArgs),
+    /// Keep waiting jobs of a cluster from starting
+    Hold(query::QueueArgs),
+    /// Let held jobs go
+    Release(query::QueueArgs),
+    /// Stop running jobs of a cluster and queue them again
+    Requeue(query::RequeueArgs),
     /// Tell what a job waits for, or why it ended
     Why(query::WhyArgs),
     /// Run a command inside a running job

@@ -10,7 +10,7 @@ use crate::cli::machine::CompletionsArgs;
 use crate::printer::Printer;
 
 /// Commands that are for jobs that have not ended.
-const FOR_ACTIVE: &[&str] = &["cancel", "exec"];
+const FOR_ACTIVE: &[&str] = &["cancel", "exec", "hold", "release", "requeue"];
 
 /// Prints the script.
 pub(crate) fn run(args: &CompletionsArgs, printer: &mut Printer) -> u8 {
