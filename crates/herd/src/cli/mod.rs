@@ -125,7 +125,7 @@ pub(crate) enum Command {
     Exec(query::ExecArgs),
     /// Show what would be submitted; nothing is sent
     Render(Box<job::RenderArgs>),
-    /// Check this machine and say what to change
+    /// Check this machine, or a backend, and say what to change
     Doctor(machine::DoctorArgs),
     /// Remove old jobs and their logs
     Gc(machine::GcArgs),

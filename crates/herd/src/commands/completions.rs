@@ -178,7 +178,10 @@ mod tests {
         let jobs = of_jobs(&command);
         assert_eq!(
             jobs,
-            ["status", "logs", "events", "wait", "cancel", "why", "exec"]
+            [
+                "status", "logs", "events", "wait", "cancel", "hold", "release", "requeue", "why",
+                "exec"
+            ]
         );
         let mut script = Vec::new();
         clap_complete::generate(Shell::Zsh, &mut shown(), "herd", &mut script);
