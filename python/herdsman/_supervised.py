@@ -39,6 +39,7 @@ class Supervised:
         environment = list(os.environ.items()) if described else []
         self._lock = threading.RLock()
         self._native = Supervisor(_binaries.herd_node(), environment, described, marker)
+        self.pid = self._native.pid
         self._poll = select.poll()
         self._poll.register(self._native.fileno(), select.POLLIN)
         self.closed = False
@@ -56,7 +57,9 @@ class Supervised:
             if not self._started:
                 raise RuntimeError("the supervisor of the workers ended before it had started them")
         except BaseException:
-            self._native.reap(END_BOUND)
+            if self._native is not None:
+                self._native.leave()
+            self._let_go()
             raise
 
     def _raise_failure(self):
@@ -87,7 +90,7 @@ class Supervised:
             self._failed = report[1:]
         else:
             self.closed = True
-            self._native.reap(0)
+            self._let_go()
             if not self._started or self._failed:
                 return
             # It ends after its workers, unless somebody ended it: then they were killed.
@@ -98,6 +101,13 @@ class Supervised:
         """Waits until there is something to look at, at most so long."""
         if not self.closed:
             self._poll.poll(max(0, seconds * 1000))
+
+    def _let_go(self):
+        """Reaps a supervisor that has said its last word, and closes what this process has of it."""
+        with self._lock:
+            if self._native is not None:
+                self._native.reap(END_BOUND)
+                self._native = None
 
     def _wait(self, condition, seconds):
         end = time.monotonic() + seconds
@@ -112,11 +122,7 @@ class Supervised:
 
     def wait_closed(self, seconds):
         """Waits until nothing is left of the workers, at most so long; whether that is so."""
-        closed = self._wait(lambda: self.closed, seconds)
-        if closed:
-            with self._lock:
-                self._native.reap(END_BOUND)
-        return closed
+        return self._wait(lambda: self.closed, seconds)
 
     def wait_exit(self, index, seconds):
         """Waits for the end of one worker, at most so long (None: for ever); whether it has ended."""

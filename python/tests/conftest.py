@@ -64,10 +64,11 @@ def host(tmp_path):
     """Starts Python with a text as its main module."""
     started = []
 
-    def start(text, *args, python=sys.executable, **options):
+    def start(source, *args, python=sys.executable, **options):
         path = tmp_path / f"host{len(started)}.py"
-        path.write_text(text)
-        env = {**os.environ, "PYTHONPATH": os.path.dirname(__file__), **options.pop("env", {})}
+        path.write_text(source)
+        paths = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **options.pop("env", {})}
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
         process = subprocess.Popen([python, str(path), *map(str, args)], env=env, **options)
         started.append(process)

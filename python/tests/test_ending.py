@@ -117,7 +117,7 @@ def test_i5_nothing_is_left_when_the_supervisor_is_killed(start, tmp_path):
     context = start("sh", [("-c", script, str(tmp_path / "child"))])
     child, worker = started(tmp_path / "child"), context.pids()[0]
     # The guard, which the host has started: its child sees that and ends the workers.
-    os.kill(context._supervised._native.pid, signal.SIGKILL)
+    os.kill(context._supervised.pid, signal.SIGKILL)
     result = context.wait(60)
     assert result.is_failed()
     until(lambda: not alive(worker) and not alive(child))
@@ -156,6 +156,7 @@ from herdsman.multiprocessing import DefaultLogsSpecs, SignalException, start_pr
 directory = sys.argv[1]
 script = 'trap "echo $1 > caught; exit 0" ' + sys.argv[2] + '; echo $$ > worker; while :; do sleep 0.05; done'
 context = start_processes("t", "sh", {0: ("-c", f"cd {directory}; {script}", "x", sys.argv[2])}, {0: {}}, DefaultLogsSpecs(directory))
+print("started", flush=True)
 try:
     context.wait()
 except SignalException as error:
@@ -168,11 +169,13 @@ except SignalException as error:
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT"])
 def test_a_signal_to_the_host_is_raised_and_can_be_passed_on(host, tmp_path, name):
     running = host(SIGNALS, tmp_path, name)
+    assert running.line() == "started"
     started(tmp_path / "worker")
     number = getattr(signal, f"SIG{name}")
     running.process.send_signal(number)
     code, out, err = running.end()
     assert code == 1, err
+    assert out, err
     assert out == f"Process {running.process.pid} got signal: {int(number)} {int(number)}\n"
     assert (tmp_path / "caught").read_text() == f"{name}\n"
 

@@ -21,23 +21,23 @@ from herdsman.multiprocessing import DefaultLogsSpecs, Std, start_processes
 count, script = int(sys.argv[2]), sys.argv[3]
 specs = DefaultLogsSpecs(log_dir=sys.argv[1], tee=Std.ALL)
 context = start_processes("w", "sh", {r: ("-c", script) for r in range(count)}, {r: {"R": str(r)} for r in range(count)}, specs)
-print("of the host")
+sys.stdout.write("of the host\\n")
 sys.exit(context.wait().is_failed())
 """
 
 
 def check_numbered(data, ranks, count):
-    """Every line of every rank exactly once, in its order."""
-    seen = {rank: 0 for rank in range(ranks)}
-    for line in data.decode().splitlines():
-        if line == "of the host":
-            continue
-        match = re.fullmatch(r"\[w(\d)\]:line (\d+) of rank \1", line)
-        assert match, f"malformed: {line!r}"
-        rank, number = map(int, match.groups())
-        assert number == seen[rank], f"rank {rank}: {number} instead of {seen[rank]}"
-        seen[rank] += 1
-    assert seen == {rank: count for rank in range(ranks)}
+    """Every line of every rank exactly once, in its order, and nothing else."""
+    lines = data.decode().splitlines()
+    lines.remove("of the host")
+    for rank in range(ranks):
+        header = f"[w{rank}]:"
+        found = [line for line in lines if line.startswith(header)]
+        expected = [f"{header}line {number} of rank {rank}" for number in range(count)]
+        if found != expected:
+            wrong = next((pair for pair in zip(found, expected) if pair[0] != pair[1]), None)
+            raise AssertionError(f"rank {rank}: {len(found)} lines of {count}, first difference {wrong}")
+    assert len(lines) == ranks * count, [line for line in lines if not re.match(r"\[w[0-3]\]:line", line)][:5]
 
 
 @pytest.mark.parametrize("into", ["file", "pipe", "pty"])

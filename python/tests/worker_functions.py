@@ -44,7 +44,8 @@ def interrupt():
 
 
 def die_of(number):
-    signal.signal(number, signal.SIG_DFL)
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     time.sleep(600)
 

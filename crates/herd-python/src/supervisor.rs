@@ -120,6 +120,11 @@ impl Supervisor {
         self.say(py, &Request::Stop { signal, grace_ms })
     }
 
+    /// Lets go of it: it ends its workers, and itself then.
+    fn leave(&mut self) {
+        self.inner.leave();
+    }
+
     /// Reaps the supervisor where it has ended or does so within the seconds; whether it has.
     fn reap(&mut self, py: Python<'_>, seconds: f64) -> bool {
         let bound = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default();

@@ -23,6 +23,7 @@ class _Rank:
 
     def __init__(self, process, connection):
         self.process = process
+        self.pid = process.pid
         self.connection = connection
         os.set_blocking(connection.fileno(), False)
         self.handle = None
@@ -39,12 +40,12 @@ class _Rank:
         self.handle = None
         if start_method != "forkserver":
             try:
-                self.handle = os.pidfd_open(self.process.pid)
+                self.handle = os.pidfd_open(self.pid)
             except (AttributeError, OSError):
                 pass  # an older kernel or Python
 
     def descriptors(self):
-        """What becomes readable when there is news."""
+        """What becomes readable when there is news; nothing of one that is done."""
         if self.connection is not None:
             yield self.connection.fileno()
         if self.code is None:
@@ -112,7 +113,7 @@ class _Rank:
         self.look()
         if self.code is None:
             try:
-                os.kill(self.process.pid, number)
+                os.kill(self.pid, number)
             except ProcessLookupError:
                 pass
 
@@ -120,9 +121,13 @@ class _Rank:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-        if self.handle is not None and self.code is not None:
+        if self.code is None:
+            return  # it cannot be killed
+        if self.handle is not None:
             os.close(self.handle)
             self.handle = None
+        if self.process.exitcode is not None:
+            self.process.close()
 
 
 class MultiprocessContext(PContext):
@@ -237,7 +242,7 @@ class MultiprocessContext(PContext):
         """The failure of the worker that failed first, if any has."""
         now = time.time()
         failures = [
-            observed(rank, worker.process.pid, worker.code, self.error_files[rank], now)
+            observed(rank, worker.pid, worker.code, self.error_files[rank], now)
             for rank, worker in enumerate(self._ranks)
             if worker.code is not None and (worker.code != 0 or not worker.delivered)
         ]
@@ -268,7 +273,7 @@ class MultiprocessContext(PContext):
     def pids(self):
         if self._ranks is None:
             raise AssertionError("not started")
-        return {rank: worker.process.pid for rank, worker in enumerate(self._ranks)}
+        return {rank: worker.pid for rank, worker in enumerate(self._ranks)}
 
     def _running(self):
         for worker in self._ranks:
@@ -292,15 +297,15 @@ class MultiprocessContext(PContext):
             return
         for worker in self._running():
             logger.warning(
-                "Closing process %s via signal %s", worker.process.pid, signal.Signals(death_sig).name
+                "Closing process %s via signal %s", worker.pid, signal.Signals(death_sig).name
             )
             worker.kill(death_sig)
         if not self._wait_for_ends(timeout):
             for worker in self._running():
-                logger.warning("Unable to shutdown process %s via %s, killing it", worker.process.pid, death_sig)
+                logger.warning("Unable to shutdown process %s via %s, killing it", worker.pid, death_sig)
                 worker.kill(signal.SIGKILL)
             if not self._wait_for_ends(timeout):
-                left = [worker.process.pid for worker in self._running()]
+                left = [worker.pid for worker in self._running()]
                 logger.error("workers cannot be killed and are left: %s", left)
         for worker in self._ranks:
             worker.close()

@@ -5,6 +5,8 @@ a second or 64 KiB; what is written goes out at least once an interval.
 """
 
 import os
+import select
+import stat
 import threading
 import time
 
@@ -120,14 +122,19 @@ def _writer(dst):
     import io
 
     buffer = getattr(dst, "buffer", None)
-    plain = type(dst) is io.TextIOWrapper and "write" not in vars(dst) and type(buffer) is io.BufferedWriter
+    plain = type(dst) is io.TextIOWrapper and "write" not in vars(dst)
     if plain and dst.encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
+        # The second is what a stream has below it under `python -u`.
+        put = {io.BufferedWriter: _put_buffered, io.FileIO: _put_raw}.get(type(buffer))
+        if put is not None:
+            into_pipe = stat.S_ISFIFO(os.fstat(dst.fileno()).st_mode)
 
-        def write(text):
-            buffer.write(text.encode("utf-8", "replace"))
-            buffer.flush()
+            def write(text):
+                data = text.encode("utf-8", "replace")
+                for piece in _pieces(data) if into_pipe else (data,):
+                    put(buffer, piece)
 
-        return write
+            return write
 
     flush = getattr(dst, "flush", None)
 
@@ -137,6 +144,30 @@ def _writer(dst):
             flush()
 
     return write
+
+
+def _put_buffered(buffer, data):
+    buffer.write(data)
+    buffer.flush()
+
+
+def _put_raw(raw, data):
+    view = memoryview(data)
+    while view:
+        view = view[raw.write(view) or 0 :]
+
+
+def _pieces(data):
+    """Whole lines in pieces that the kernel puts into a pipe undivided, whoever else writes to it."""
+    at = 0
+    while at < len(data):
+        end = at + select.PIPE_BUF
+        if end < len(data):
+            cut = data.rfind(b"\n", at, end) + 1
+            # A line that is longer than that cannot be kept whole.
+            end = cut or (data.find(b"\n", end) + 1 or len(data))
+        yield data[at:end]
+        at = end
 
 
 def _follow(files, dst, finished, interval_sec, wanted):

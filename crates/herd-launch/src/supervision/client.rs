@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 
 use super::protocol::{Decoder, ProtocolError, Report, Request, encode};
@@ -50,6 +51,9 @@ impl Supervisor {
     /// Starts `program supervise`, which inherits the standard streams for its workers.
     pub fn start(program: &Path, first: &Request) -> Result<Self, ClientError> {
         let (mine, theirs) = UnixStream::pair()?;
+        // A host whose own streams are closed gets their numbers, which its workers' streams need.
+        let mine = UnixStream::from(fcntl_dupfd_cloexec(&mine, 3).map_err(io::Error::from)?);
+        let theirs = fcntl_dupfd_cloexec(&theirs, 3).map_err(io::Error::from)?;
         mine.set_write_timeout(Some(TALK_BOUND))?;
         let argv = [
             program.as_os_str().to_owned(),
@@ -133,6 +137,12 @@ impl Supervisor {
         self.closed
     }
 
+    /// Lets go of it: it ends its workers, and itself then.
+    pub fn leave(&mut self) {
+        let _later = self.channel.shutdown(std::net::Shutdown::Both);
+        self.closed = true;
+    }
+
     /// Reaps it, when it has ended or does so within the time.
     pub fn reap(&mut self, bound: Duration) -> bool {
         if self.reaped {
@@ -161,7 +171,7 @@ impl Drop for Supervisor {
         if self.owner != std::process::id() {
             return;
         }
-        let _later = self.channel.shutdown(std::net::Shutdown::Both);
+        self.leave();
         let _ended = self.reap(Duration::ZERO);
     }
 }
