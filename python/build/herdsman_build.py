@@ -17,20 +17,22 @@ PROFILE = os.environ.get("HERDSMAN_PROFILE", "release")
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
+SCRIPTS = ROOT / "target" / "python" / "herdsman.data" / "scripts"
+
+
 def _stage_programs():
     command = ["cargo", "build", "--locked", "--profile", PROFILE, "-p", "herd", "-p", "herd-node", "--bins"]
     subprocess.run(command, cwd=ROOT, check=True)
     built = TARGET / ("debug" if PROFILE == "dev" else PROFILE)
-    scripts = ROOT / "target" / "python" / "herdsman.data" / "scripts"
-    shutil.rmtree(scripts, ignore_errors=True)
-    scripts.mkdir(parents=True)
+    shutil.rmtree(SCRIPTS, ignore_errors=True)
+    SCRIPTS.mkdir(parents=True)
     for name in ("herd", "herd-node"):
-        shutil.copy2(built / name, scripts / name)
+        shutil.copy2(built / name, SCRIPTS / name)
         if PROFILE == "dev":
             # Its tables of lines are most of its size, and the wheel is only for tests.
-            subprocess.run(["strip", "--strip-debug", scripts / name], check=True)
+            subprocess.run(["strip", "--strip-debug", SCRIPTS / name], check=True)
     # The same program, which goes by its name.
-    shutil.copy2(scripts / "herd-node", scripts / "herdrun")
+    shutil.copy2(SCRIPTS / "herd-node", SCRIPTS / "herdrun")
 
 
 def _with_profile(config_settings):
@@ -50,6 +52,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    # It is asked for before anything is built, and wants the directory to be there.
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
     return maturin.prepare_metadata_for_build_wheel(metadata_directory, _with_profile(config_settings))
 
 

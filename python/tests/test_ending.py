@@ -156,8 +156,8 @@ from herdsman.multiprocessing import DefaultLogsSpecs, SignalException, start_pr
 directory = sys.argv[1]
 script = 'trap "echo $1 > caught; exit 0" ' + sys.argv[2] + '; echo $$ > worker; while :; do sleep 0.05; done'
 context = start_processes("t", "sh", {0: ("-c", f"cd {directory}; {script}", "x", sys.argv[2])}, {0: {}}, DefaultLogsSpecs(directory))
-print("started", flush=True)
 try:
+    print("started", flush=True)
     context.wait()
 except SignalException as error:
     context.close(error.sigval)
