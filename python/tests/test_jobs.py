@@ -10,6 +10,7 @@ import time
 import pytest
 
 import herdsman
+import herdsman._binaries
 from conftest import DEADLINE, until
 from herdsman import aio
 

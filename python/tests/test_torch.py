@@ -134,8 +134,8 @@ def test_accelerate_launch_runs_on_it(tmp_path):
         "assert sys.modules['torch.distributed.elastic.multiprocessing'].__name__ == 'herdsman.multiprocessing'\n"
     )
     (tmp_path / "launch.py").write_text(script)
-    command = [sys.executable, str(tmp_path / "launch.py"), "launch", "--cpu", "--num_processes", "2", "--num_machines"]
-    command += ["1", "--mixed_precision", "no", "--dynamo_backend", "no", "--multi_gpu", str(tmp_path / "work.py")]
+    command = [sys.executable, str(tmp_path / "launch.py"), "launch", "--multi_gpu", "--num_processes", "2"]
+    command += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", str(tmp_path / "work.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "HF_HUB_OFFLINE": "1"})
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split("\n"))[-2:] == ["rank 0 of 2", "rank 1 of 2"], done.stdout + done.stderr

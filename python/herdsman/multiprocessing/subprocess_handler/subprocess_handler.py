@@ -74,7 +74,7 @@ class WorkerProcess:
 class SubprocessHandler:
     """Starts a program as a worker, in a session of its own. `proc` is its process."""
 
-    def __init__(self, entrypoint, args, env, stdout, stderr, local_rank_id, numa_options=None):
+    def __init__(self, entrypoint, args, env, stdout, stderr, local_rank_id, numa_options):
         described = describe(entrypoint, args, env, stdout, stderr, local_rank_id, numa_options)
         self._adopt(Supervised([described]), 0, described[0], local_rank_id)
 
