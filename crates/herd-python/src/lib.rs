@@ -3,6 +3,11 @@
 //!
 //! It starts no thread, sets nothing process-wide and keeps nothing between calls.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "what comes from Python is converted into values of our own"
+)]
+
 use pyo3::prelude::*;
 
 mod numa;

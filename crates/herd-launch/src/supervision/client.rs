@@ -16,7 +16,7 @@ use super::protocol::{Decoder, ProtocolError, Report, Request, encode};
 use crate::spawn::{Output, ProcessSpec, SpawnError, Stdin, spawn};
 
 /// How long a supervisor may take for one word.
-const TALK_BOUND: Duration = Duration::from_secs(60);
+const TALK_BOUND: Duration = Duration::from_mins(1);
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
 
@@ -113,7 +113,7 @@ impl Supervisor {
     /// What it has said, without waiting.
     pub fn hear(&mut self) -> Result<Option<Report>, ClientError> {
         loop {
-            if let Some(report) = self.decoder.next()? {
+            if let Some(report) = self.decoder.take()? {
                 return Ok(Some(report));
             }
             if self.closed {

@@ -167,7 +167,7 @@ impl Decoder {
     }
 
     /// The next whole message.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
         let Some((header, rest)) = self.buffer.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
@@ -213,7 +213,7 @@ mod tests {
             let mut found = Vec::new();
             for piece in bytes.chunks(size) {
                 decoder.feed(piece);
-                while let Some(message) = decoder.next::<Request>().unwrap() {
+                while let Some(message) = decoder.take::<Request>().unwrap() {
                     found.push(message);
                 }
             }
@@ -225,9 +225,9 @@ mod tests {
     fn what_is_too_long_or_no_message_is_refused() {
         let mut decoder = Decoder::default();
         decoder.feed(&[255; 4]);
-        assert!(decoder.next::<Request>().is_err());
+        assert!(decoder.take::<Request>().is_err());
         let mut decoder = Decoder::default();
         decoder.feed(&[0, 0, 0, 1, b'{']);
-        assert!(decoder.next::<Request>().is_err());
+        assert!(decoder.take::<Request>().is_err());
     }
 }

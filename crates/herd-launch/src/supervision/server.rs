@@ -80,13 +80,13 @@ pub async fn serve(
             exit = serving.group.next_exit() => match exit {
                 Some((index, exit)) => serving.tell(&exited(index, exit)).await,
                 None if waits => tokio::select! {
-                    request = requests.next() => serving.take(request?),
+                    request = requests.next() => serving.take(request?.as_ref()),
                     () = &mut gone => serving.host_is_gone(),
                     () = &mut told => serving.host_is_gone(),
                 },
                 None => break,
             },
-            request = requests.next(), if !serving.host_left => serving.take(request?),
+            request = requests.next(), if !serving.host_left => serving.take(request?.as_ref()),
             () = &mut gone, if !serving.host_left => serving.host_is_gone(),
             () = &mut told, if !serving.host_left => serving.host_is_gone(),
         }
@@ -114,7 +114,7 @@ impl Requests {
     /// The next request; none when the host has let go of its end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Request>, ServeError> {
         loop {
-            if let Some(request) = self.decoder.next()? {
+            if let Some(request) = self.decoder.take()? {
                 return Ok(Some(request));
             }
             let mut bytes = vec![0; READ];
@@ -148,7 +148,9 @@ impl Serving {
         let cwd = std::env::current_dir();
         let mut specs = Vec::new();
         for (index, worker) in workers.into_iter().enumerate() {
-            let cwd = cwd.as_ref().map_or(Path::new("/"), PathBuf::as_path);
+            let cwd = cwd
+                .as_ref()
+                .map_or_else(|_gone| Path::new("/"), PathBuf::as_path);
             match specification(worker, &env, cwd) {
                 Ok(spec) => specs.push(spec),
                 Err((path, error)) => {
@@ -174,16 +176,16 @@ impl Serving {
         Ok(())
     }
 
-    fn take(&mut self, request: Option<Request>) {
+    fn take(&mut self, request: Option<&Request>) {
         match request {
             None => self.host_is_gone(),
-            Some(Request::Watch { pid }) => {
+            Some(&Request::Watch { pid }) => {
                 if let Some(watched) = &mut self.watched {
                     watched.add(pid);
                 }
             }
             Some(Request::Unwatch) => self.watched = None,
-            Some(Request::Signal {
+            Some(&Request::Signal {
                 index,
                 signal,
                 group,
@@ -198,7 +200,7 @@ impl Serving {
                     };
                 }
             }
-            Some(Request::Stop { signal, grace_ms }) => {
+            Some(&Request::Stop { signal, grace_ms }) => {
                 let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
                 self.group.stop(signal, Duration::from_millis(grace_ms));
             }
@@ -246,7 +248,7 @@ fn failed(index: usize, error: &SpawnError) -> Report {
         SpawnError::Affinity { source, .. } => (None, Some(source)),
         SpawnError::InvalidArgument(_) => (None, None),
     };
-    let errno = source.and_then(|source| source.raw_os_error());
+    let errno = source.and_then(io::Error::raw_os_error);
     Report::Failed {
         index,
         errno: match error {
