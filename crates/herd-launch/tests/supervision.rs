@@ -1,6 +1,11 @@
 //! A supervisor as its host sees it: starting all or none, telling of ends, and ending everything when the host lets go
 //! (I5). The program around it, with its guard, is tested from Python, with hosts that are killed.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails where something unexpected happens"
+)]
+
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -8,7 +13,8 @@ use std::thread::JoinHandle;
 
 use herd_launch::supervision::protocol::{Decoder, Report, Request, Text, Worker, encode};
 use herd_launch::supervision::server;
-use herd_testing::{DEADLINE, alive, eventually, pids};
+use herd_testing::wait::DEADLINE;
+use herd_testing::{alive, eventually, pids};
 
 /// A host's end of a supervisor that runs on a thread of its own.
 struct Host {
@@ -144,9 +150,15 @@ fn none_is_left_when_one_cannot_start() {
 #[test]
 fn a_file_that_cannot_be_opened_is_named() {
     let mut worker = shell("true");
-    worker.stdout = Some(Text::Utf8("/nonexistent/out".to_owned()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("none").join("out");
+    worker.stdout = Some(path.into_os_string().into());
     let mut host = Host::start(vec![worker]);
-    assert!(matches!(host.hear(), Some(Report::Failed { errno: 2, .. })));
+    let told = host.hear();
+    assert!(
+        matches!(told, Some(Report::Failed { errno: 2, .. })),
+        "{told:?}"
+    );
     host.leave();
 }
 

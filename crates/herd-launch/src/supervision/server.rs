@@ -57,6 +57,7 @@ pub async fn serve(
     let mut requests = Requests {
         reader,
         decoder: Decoder::default(),
+        fault: None,
     };
     let mut serving = Serving {
         writer,
@@ -67,7 +68,7 @@ pub async fn serve(
     let gone = gone(host.as_ref());
     tokio::pin!(gone, told);
     let first = tokio::select! {
-        first = requests.next() => first?,
+        first = requests.next() => first,
         () = &mut told => None,
     };
     if let Some(first) = first {
@@ -80,13 +81,13 @@ pub async fn serve(
             exit = serving.group.next_exit() => match exit {
                 Some((index, exit)) => serving.tell(&exited(index, exit)).await,
                 None if waits => tokio::select! {
-                    request = requests.next() => serving.take(request?.as_ref()),
+                    request = requests.next() => serving.take(request.as_ref()),
                     () = &mut gone => serving.host_is_gone(),
                     () = &mut told => serving.host_is_gone(),
                 },
                 None => break,
             },
-            request = requests.next(), if !serving.host_left => serving.take(request?.as_ref()),
+            request = requests.next(), if !serving.host_left => serving.take(request.as_ref()),
             () = &mut gone, if !serving.host_left => serving.host_is_gone(),
             () = &mut told, if !serving.host_left => serving.host_is_gone(),
         }
@@ -94,7 +95,7 @@ pub async fn serve(
     if let Some(watched) = serving.watched {
         watched.end();
     }
-    Ok(())
+    requests.fault.map_or(Ok(()), |fault| Err(fault.into()))
 }
 
 async fn gone(host: Option<&AsyncFd<OwnedFd>>) {
@@ -108,18 +109,25 @@ async fn gone(host: Option<&AsyncFd<OwnedFd>>) {
 struct Requests {
     reader: OwnedReadHalf,
     decoder: Decoder,
+    fault: Option<ProtocolError>,
 }
 
 impl Requests {
-    /// The next request; none when the host has let go of its end. Cancel-safe.
-    async fn next(&mut self) -> Result<Option<Request>, ServeError> {
+    /// The next request; none when the host has let go of its end, or cannot be understood, which
+    /// ends its workers all the same. Cancel-safe.
+    async fn next(&mut self) -> Option<Request> {
         loop {
-            if let Some(request) = self.decoder.take()? {
-                return Ok(Some(request));
+            match self.decoder.take() {
+                Ok(Some(request)) => return Some(request),
+                Ok(None) => {}
+                Err(fault) => {
+                    self.fault.get_or_insert(fault);
+                    return None;
+                }
             }
             let mut bytes = vec![0; READ];
             match self.reader.read(&mut bytes).await {
-                Ok(0) | Err(_) => return Ok(None),
+                Ok(0) | Err(_) => return None,
                 Ok(length) => self.decoder.feed(bytes.get(..length).unwrap_or_default()),
             }
         }
