@@ -8,8 +8,8 @@ help:
 	@echo 'make check   formatting, lints, documentation'
 	@echo 'make lab     only install what the tests need'
 	@echo 'make deny    licences, bans and sources of dependencies'
-	@echo 'make bench   benchmarks, each beside its peer'
-	@echo 'make tour    run the commands of README.md again and put in their output'
+	@echo 'make bench   benchmarks, each beside its peer; RUNS=3 makes it shorter, `cargo xtask help` says what they need'
+	@echo 'make tour    run the commands of README.md and docs/launch.md again and put in their output'
 	@echo 'make clean   remove what was built; the cache outside the clone stays'
 
 demo:
@@ -30,13 +30,13 @@ deny:
 bench:
 	@scripts/need-rust
 	cargo build --release --workspace --bins
-	cargo run --release --package xtask -- bench
+	cargo run --release --package xtask -- bench $(RUNS)
 
 tour:
 	@scripts/need-rust
 	@lab/torch
 	cargo build --release --workspace --bins
-	eval "$$(lab/env 2>/dev/null)" && scripts/tour
+	eval "$$(lab/env 2>/dev/null)" && scripts/tour && scripts/tour --page docs/launch.md
 
 clean:
 	cargo clean

@@ -78,7 +78,7 @@ fn refused(diagnostics: &Diagnostics) {
     assert!(diagnostics.count() > 0);
     for fault in diagnostics.iter() {
         assert!(fault.position.line > 0 && fault.position.column > 0);
-        assert!(!fault.message.is_empty());
+        assert!(!fault.refusal.message.is_empty());
     }
     let shown = diagnostics.to_string();
     assert!(

@@ -27,9 +27,10 @@ lock() {
 
 # Those of the given Debian packages that are not installed, one a line.
 missing_packages() {
-	local package
+	local package installed
+	installed=$(dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' "$@" 2>/dev/null) || true
 	for package; do
-		[[ $(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || printf '%s\n' "$package"
+		[[ $'\n'$installed$'\n' == *$'\n'"$package installed"$'\n'* ]] || printf '%s\n' "$package"
 	done
 }
 

@@ -6,6 +6,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -13,19 +14,39 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::table::{Row, markdown};
-use crate::{arrays, memory, throughput};
+use crate::{arrays, launch, memory, store, throughput};
 
 /// Runs of measurements that take seconds each.
 const SLOW_RUNS: usize = 3;
 
 /// Builds the programs, measures, and returns the table.
 pub(crate) fn run(runs: usize) -> Result<String> {
+    for (peer, from) in [("mpirun", "lab/mpi"), ("git", "apt-get")] {
+        if !on_path(peer) {
+            note(&format!(
+                "{peer} is not on PATH and has no rows ({from} installs it)"
+            ))?;
+        }
+    }
     let herd = build()?;
+    note(&format!("measures, {runs} runs; this takes some minutes"))?;
     let mut rows = start_times(&herd, runs)?;
     rows.extend(memory::measure(&herd, runs.min(SLOW_RUNS))?);
     rows.extend(throughput::measure(&herd, runs.min(SLOW_RUNS))?);
     let arrays = arrays::measure(&herd, runs.min(SLOW_RUNS))?;
     Ok(format!("{}\n{arrays}", markdown(&rows)))
+}
+
+/// Says something on standard error, beside the report.
+fn note(text: &str) -> Result<()> {
+    writeln!(io::stderr(), "xtask: {text}").context("write to standard error")
+}
+
+/// Builds the programs and measures `herd launch` and the store it serves.
+pub(crate) fn launch(runs: usize) -> Result<String> {
+    let launch = launch::run(&build()?, runs)?;
+    let store = store::run(runs.min(SLOW_RUNS))?;
+    Ok(format!("{launch}\n{store}"))
 }
 
 /// Builds the programs and measures arrays only.

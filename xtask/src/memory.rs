@@ -69,7 +69,7 @@ fn sample(mut launcher: Command) -> Result<Vec<(String, f64)>> {
 }
 
 /// Megabytes of the programs of these names.
-fn sum(found: &[(String, f64)], names: &[&str]) -> Result<f64> {
+pub(crate) fn sum(found: &[(String, f64)], names: &[&str]) -> Result<f64> {
     let of_name: Vec<f64> = found
         .iter()
         .filter(|(name, _)| names.contains(&name.as_str()))
@@ -80,7 +80,7 @@ fn sum(found: &[(String, f64)], names: &[&str]) -> Result<f64> {
 }
 
 /// Program and resident memory of a process and of all below it.
-fn memory_below(ancestor: u32) -> Result<Vec<(String, f64)>> {
+pub(crate) fn memory_below(ancestor: u32) -> Result<Vec<(String, f64)>> {
     let mut found = Vec::new();
     for pid in descendants(ancestor)? {
         let program = fs::read_link(format!("/proc/{pid}/exe"))

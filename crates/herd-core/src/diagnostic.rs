@@ -8,6 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::text::visible;
+use crate::validate::Refusal;
 
 /// Faults kept for one file; the rest is counted.
 pub const MAX_DIAGNOSTICS: usize = 100;
@@ -40,11 +41,9 @@ pub struct Diagnostic {
     pub width: u32,
     /// The key, `resources.gpus` or `datasets[0].mode`; empty for the whole document.
     pub path: String,
-    /// What is wrong.
-    pub message: String,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    /// What is wrong, and what to do about it.
+    #[serde(flatten)]
+    pub refusal: Refusal,
 }
 
 impl Diagnostic {
@@ -54,15 +53,14 @@ impl Diagnostic {
             position,
             width: 1,
             path: String::new(),
-            message: message.into(),
-            hint: None,
+            refusal: Refusal::new(message),
         }
     }
 
     /// The same fault with advice.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.refusal = self.refusal.with_hint(hint);
         self
     }
 }
@@ -106,6 +104,22 @@ impl Diagnostics {
             items,
             omitted,
         }
+    }
+
+    /// A file that is no YAML at all.
+    pub(crate) fn unreadable(file: &str, source: &[u8], fault: Diagnostic) -> Self {
+        Self::new(file, source, vec![fault], &BTreeSet::new())
+    }
+
+    /// These faults and further ones of the same file, in the order of the file.
+    #[must_use]
+    pub fn with(mut self, others: Self) -> Self {
+        self.items.extend(others.items);
+        self.omitted += others.omitted + self.items.len().saturating_sub(MAX_DIAGNOSTICS);
+        self.items
+            .sort_by(|(a, _), (b, _)| (a.position, &a.path).cmp(&(b.position, &b.path)));
+        self.items.truncate(MAX_DIAGNOSTICS);
+        self
     }
 
     /// The faults.
@@ -158,11 +172,11 @@ impl fmt::Display for Diagnostics {
                 let path: String = fault.path.chars().map(visible).collect();
                 write!(f, "{path}: ")?;
             }
-            f.write_str(&fault.message)?;
+            f.write_str(&fault.refusal.message)?;
             if let Some(source) = source {
                 write!(f, "\n{source}")?;
             }
-            if let Some(hint) = &fault.hint {
+            if let Some(hint) = &fault.refusal.hint {
                 write!(f, "\nhint: {hint}")?;
             }
         }
@@ -190,8 +204,7 @@ mod tests {
             position: Position { line: 3, column: 3 },
             width: 4,
             path: "resources.gpuz".to_owned(),
-            message: "unknown key".to_owned(),
-            hint: Some("did you mean `gpus`?".to_owned()),
+            refusal: Refusal::new("unknown key").with_hint("did you mean `gpus`?"),
         };
         let shown = Diagnostics::new("job.yaml", source, vec![fault], &BTreeSet::new());
         assert_eq!(

@@ -124,6 +124,7 @@ impl Failure {
         match self {
             Self::SetupFailed { .. } => FailureKind::SetupFailed,
             // To a job's `retry`, a task is its rank.
+            Self::TaskFailed(task) if task.result.out_of_memory => FailureKind::OutOfMemory,
             Self::RankFailed(_) | Self::TaskFailed(_) => FailureKind::RankFailed,
             Self::NodeLost { .. } => FailureKind::NodeLost,
             Self::DriverLost { .. } => FailureKind::DriverLost,
@@ -253,6 +254,9 @@ pub struct TaskResult {
     /// Whether it failed and another attempt follows.
     #[serde(default, skip_serializing_if = "is_false")]
     pub again: bool,
+    /// Whether the kernel ended it for want of memory, as far as the node's control group tells.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub out_of_memory: bool,
 }
 
 impl TaskResult {

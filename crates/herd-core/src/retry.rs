@@ -2,6 +2,8 @@
 //!
 //! Preemptions are no failures and never come here; they are bounded by progress alone.
 
+use std::time::Duration;
+
 use crate::result::Failure;
 use crate::spec::{Retry, RetryOn};
 use crate::state::FailureKind;
@@ -62,6 +64,18 @@ pub fn decide(retry: Option<&Retry>, failure: &Failure, used: u32) -> Decision {
     }
 }
 
+/// What a job waits for between two attempts, in the record of its state.
+pub fn waits(pause: Span) -> String {
+    format!("retries after {} s", pause.as_duration().as_secs_f32())
+}
+
+/// What is left of that wait after `waited`; nothing where `why` is another wait.
+pub fn left_of(why: &str, waited: Duration) -> Option<Duration> {
+    let seconds = why.strip_prefix("retries after ")?.strip_suffix(" s")?;
+    let pause = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+    Some(pause.saturating_sub(waited))
+}
+
 /// Why a failure is not among those that the job retries, with what would have to be listed; nothing
 /// where the job asks for no retries or the failure is listed.
 pub fn not_listed(retry: Option<&Retry>, failure: &Failure) -> Option<String> {
@@ -101,6 +115,21 @@ fn listed(retry: &Retry, failure: &Failure) -> bool {
 mod tests {
     use super::*;
     use crate::exit::ProcessEnd;
+
+    #[test]
+    fn what_is_left_of_a_pause_is_read_from_its_record() {
+        let why = waits(Span { ms: 2500 });
+        assert_eq!(why, "retries after 2.5 s");
+        let left = |why: &str, waited| {
+            let left = left_of(why, Duration::from_millis(waited))?;
+            Some(left.as_millis())
+        };
+        assert_eq!(left(&why, 1_310), Some(1_190));
+        assert_eq!(left(&why, 9_999), Some(0));
+        assert_eq!(left("waits for 1 CPU", 0), None);
+        assert_eq!(left("retries after -1 s", 0), None);
+        assert_eq!(left("retries after NaN s", 0), None);
+    }
 
     fn retry(max: u32, on: Vec<RetryOn>, backoff: Option<Span>) -> Retry {
         Retry { max, on, backoff }

@@ -3,7 +3,9 @@
 //! The first failure usually ends the others: they lose a peer, or herd stops them. The blame
 //! belongs to the earliest failure that herd did not cause, by the time its end was observed. A
 //! rank's own record of its error counts only where it is clearly earlier than its end, since it
-//! has whole seconds and the clock of another machine.
+//! has whole seconds and the clock of another machine. A rank that herd stopped is excused, unless its
+//! record is clearly earlier than the first failure that made herd stop it: it had failed before, and
+//! only its process lived on.
 
 use crate::result::RankResult;
 
@@ -12,10 +14,24 @@ const CLEARLY_EARLIER_MS: u64 = 1000;
 
 /// The failure that came first, where any rank failed.
 pub fn first_cause(ranks: &[RankResult]) -> Option<&RankResult> {
+    let of_itself = |rank: &&RankResult| failed(rank) && !rank.stopped;
+    let first_end = ranks
+        .iter()
+        .filter(of_itself)
+        .map(|rank| rank.ended_ms)
+        .min();
+    let excused = |rank: &RankResult| {
+        rank.stopped
+            && !recorded_ms(rank)
+                .zip(first_end)
+                .is_some_and(|(recorded, first)| {
+                    recorded.saturating_add(CLEARLY_EARLIER_MS) < first
+                })
+    };
     ranks.iter().filter(|rank| failed(rank)).min_by_key(|rank| {
         let recorded = recorded_ms(rank);
         (
-            rank.stopped,
+            excused(rank),
             failure_ms(rank),
             recorded.unwrap_or(u64::MAX),
             rank.rank,
@@ -106,6 +122,21 @@ mod tests {
             Some(1)
         );
         assert_eq!(blamed(&[stopped]), Some(0));
+    }
+
+    #[test]
+    fn row36_a_stopped_rank_with_a_clearly_older_record_was_first() {
+        let stopped = |ended_ms, timestamp_ms| RankResult {
+            stopped: true,
+            ..recorded(1, ended_ms, timestamp_ms)
+        };
+        let first = ended(0, ProcessEnd::Exited(1), 20_000);
+        assert_eq!(blamed(&[first.clone(), stopped(21_000, 15_000)]), Some(1));
+        // Its record is of the end that was asked for.
+        assert_eq!(blamed(&[first.clone(), stopped(30_000, 20_000)]), Some(0));
+        assert_eq!(blamed(&[first, stopped(21_000, 19_500)]), Some(0));
+        // Nobody failed of itself, so nobody can be earlier than that.
+        assert_eq!(blamed(&[stopped(21_000, 15_000)]), Some(1));
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub fn failure_title(failure: &Failure, node: &dyn Fn(u32) -> String) -> String 
             let (index, on) = (task.index, node(task.node));
             match &task.start_error {
                 Some(error) => format!("task {index} could not start on {on}: {error}"),
+                None if task.out_of_memory => {
+                    format!("task {index} failed first, on {on}: it was ended for want of memory")
+                }
                 None => format!(
                     "task {index} failed first, on {on}: {}",
                     process_end(task.end)
@@ -139,6 +142,7 @@ mod tests {
             log_bytes: None,
             stopped: false,
             again: false,
+            out_of_memory: false,
         };
         result.failure()
     }

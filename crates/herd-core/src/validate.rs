@@ -2,6 +2,8 @@
 //!
 //! Each rule looks at one value, or at keys that must agree; none knows a backend.
 
+use serde::Serialize;
+
 use crate::JobId;
 use crate::spec::{Command, JobSpec, JobType, Launcher, ProcsPerNode, SecretSource};
 use crate::text::quoted;
@@ -49,12 +51,13 @@ const RAY_OWN: &[&str] = &[
 ];
 
 /// Why a value is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     /// What is wrong.
     pub message: String,
     /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
@@ -288,7 +291,8 @@ pub fn conflicts(spec: &JobSpec) -> Vec<Conflict> {
             refusal,
         });
     };
-    if spec.run.is_none() && spec.setup.is_none() {
+    // An array without a command says so itself.
+    if spec.run.is_none() && spec.setup.is_none() && spec.array.is_none() {
         say("run", "the job has nothing to run", "add `run: COMMAND`");
     }
     if spec.launcher == Launcher::User && spec.job_type != JobType::Pytorch {
@@ -349,6 +353,21 @@ pub fn conflicts(spec: &JobSpec) -> Vec<Conflict> {
         say(&key, "is set in `env` too", "remove it from `env`");
     }
     found
+}
+
+/// The keys besides itself that a fault of a key hangs on: of those below, and of what a backend
+/// has against a job.
+pub(crate) fn parties(key: &str) -> &'static [&'static str] {
+    match key.split('.').next().unwrap_or(key) {
+        "run" => &["setup", "type", "launcher"],
+        "launcher" => &["type"],
+        "procs_per_node" => &["type", "nodes", "resources.gpus"],
+        "array" => &["type", "run"],
+        "resources" => &["nodes"],
+        "secrets" => &["env", "type"],
+        "env" => &["type"],
+        _ => &[],
+    }
 }
 
 /// Every rule for one job; what the flags of a command line made is checked like a file.

@@ -1,17 +1,21 @@
 //! Retention: which finished jobs go, and their removal.
 //!
-//! A job without a result is never removed. Nothing outside the home is touched: links are removed,
+//! A job without a result is never removed, unless its driver is known to be dead: where no result can
+//! be written, on a full disk, it would take its space for ever. Nothing outside the home is touched: links are removed,
 //! not followed.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use herd_core::JobId;
 
 use crate::error::JobDirError;
 use crate::home::Home;
+use crate::job::JobDir;
+use crate::status::is_over;
 
 /// Name given to a directory before it is emptied, so that no half of a job is ever listed.
 const DOOMED: &str = ".deleted-";
@@ -86,12 +90,12 @@ pub fn survey(home: &Home) -> Result<Vec<Kept>, JobDirError> {
     let mut jobs = Vec::new();
     for id in home.jobs()? {
         let Ok(job) = home.open(id) else { continue };
-        // A result that cannot be read is no proof of an end: the job is kept.
-        let ended_ms = job
-            .read_result()
-            .ok()
-            .flatten()
-            .map(|result| result.ended_ms);
+        // What cannot be read is no proof of an end: the job is kept.
+        let ended_ms = match job.read_result() {
+            Ok(Some(result)) => Some(result.ended_ms),
+            Ok(None) if is_over(&job).unwrap_or(false) => last_written_ms(&job),
+            Ok(None) | Err(_) => None,
+        };
         jobs.push(Kept {
             id,
             ended_ms,
@@ -99,6 +103,14 @@ pub fn survey(home: &Home) -> Result<Vec<Kept>, JobDirError> {
         });
     }
     Ok(jobs)
+}
+
+/// When the latest attempt's directory was last written to, in place of an end that nobody wrote.
+fn last_written_ms(job: &JobDir) -> Option<u64> {
+    let attempt = job.latest_attempt().ok()??;
+    let written = fs::metadata(attempt.path()).ok()?.modified().ok()?;
+    let since_epoch = written.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since_epoch.as_millis()).ok()
 }
 
 /// Removes these jobs, and what an earlier removal left half done.

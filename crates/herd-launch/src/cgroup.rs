@@ -156,6 +156,16 @@ impl MemoryWatch {
         }
     }
 
+    /// Whether the kernel has killed a process of the group of which no call has told yet: each kill is
+    /// told once, for groups in which several may be killed between two looks.
+    pub fn has_killed_one(&mut self) -> bool {
+        let more = out_of_memory_kills() > self.kills;
+        if more {
+            self.kills = self.kills.map(|kills| kills.saturating_add(1));
+        }
+        more
+    }
+
     /// Whether the kernel has killed a process of the group since the last call that said so.
     pub fn has_killed(&mut self) -> bool {
         let now = out_of_memory_kills();

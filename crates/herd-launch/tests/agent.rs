@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use herd_core::exit::ProcessEnd;
+use herd_launch::agent::events::Events;
 use herd_launch::agent::layout::Layout;
 use herd_launch::agent::{Agent, Outcome, Settings, Streams, Told, WorkerCommand};
 use herd_launch::world::World;
@@ -54,7 +55,10 @@ fn agent(directory: &Path, workers: u32, script: &str, streams: Streams) -> Agen
         wanted_out: Vec::new(),
         wanted_err: Vec::new(),
         max_restarts: 0,
+        first_failure: Box::new(|_, _| {}),
         shutdown_timeout: Duration::from_secs(2),
+        hang_timeout: None,
+        events: Events::none(),
     })
 }
 

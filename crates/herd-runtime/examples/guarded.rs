@@ -1,6 +1,7 @@
 //! A supervisor under a guard, for the tests of the guard: `guarded DIRECTORY COMMAND…` runs the
 //! command as a rank, writes its own id to `DIRECTORY/worker` and the rank's to `DIRECTORY/rank`,
-//! counts the signals it gets in `DIRECTORY/signals`, and ends with the rank's code.
+//! counts the signals it gets in `DIRECTORY/signals`, and ends with the rank's code. The variable
+//! `STOPPED_BOUND_MS` says how long the supervisor may stand still.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -16,7 +17,13 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let directory = PathBuf::from(arguments.next().unwrap_or_default());
     let command: Vec<OsString> = arguments.collect();
-    ExitCode::from(guard::run(|| {
+    let bound =
+        std::env::var("STOPPED_BOUND_MS").map(|text| text.parse().map(Duration::from_millis));
+    let bound = bound
+        .ok()
+        .and_then(Result::ok)
+        .unwrap_or(guard::STOPPED_BOUND);
+    let ended = guard::run(bound, || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -24,7 +31,8 @@ fn main() -> ExitCode {
             .map_err(Into::into)
             .and_then(|runtime| runtime.block_on(work(&directory, command)))
             .unwrap_or(125)
-    }))
+    });
+    ExitCode::from(ended.code)
 }
 
 async fn work(directory: &Path, command: Vec<OsString>) -> Result<u8, Box<dyn std::error::Error>> {

@@ -2,6 +2,14 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Waits until then; for ever without a time. Cancel-safe.
+pub(crate) async fn until(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Wall-clock time at the start plus what has passed since on the monotonic clock, so that a clock
 /// that jumps neither ends a job nor reorders its events.
 #[derive(Clone, Copy, Debug)]

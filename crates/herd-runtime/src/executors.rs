@@ -1,4 +1,5 @@
-//! The executor processes of a driver on this machine: started, watched and, at the end, gone.
+//! The processes that are a driver's executors, or that start them on other machines: started, watched
+//! and, at the end, gone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,15 +11,18 @@ use herd_launch::{Group, Output, Pid, ProcessSpec, Signal, SpawnError, Stdin, sp
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// What orphans of a dead executor get between TERM and KILL (I5).
-const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+use crate::clock::until;
+use crate::last_resort::GRACE;
+
 /// Bound on ending orphans, killing included.
 const ORPHAN_BOUND: Duration = Duration::from_secs(5);
 
-/// How one executor is started.
+/// How one executor is started, or those of all nodes by one program.
 pub(crate) struct Launch {
-    pub(crate) node: String,
+    /// What it is for, in messages.
+    pub(crate) name: String,
     pub(crate) argv: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
     /// Where its own messages go.
     pub(crate) log: PathBuf,
     pub(crate) pass_stdin: bool,
@@ -26,10 +30,23 @@ pub(crate) struct Launch {
     pub(crate) cgroup: Option<Cgroup>,
 }
 
+/// Whose process has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended {
+    /// The executor of a node, by index.
+    Node(usize),
+    /// What had started those of all nodes.
+    All,
+}
+
 pub(crate) struct Executors {
     group: Group,
+    /// One program started the executors of all nodes.
+    one_for_all: bool,
     /// Pid of each that lives, by node index, which is the group's index too.
     alive: BTreeMap<usize, u32>,
+    /// When those that were given up are killed, by node index.
+    kill_at: BTreeMap<usize, Instant>,
     /// Removed after the last process has ended.
     cgroups: Vec<Cgroup>,
     /// Ends of orphans that are under way; each has its own bound.
@@ -37,8 +54,18 @@ pub(crate) struct Executors {
 }
 
 impl Executors {
-    /// Starts all; when one cannot start, those before it are killed with the group.
-    pub(crate) fn start(launches: Vec<Launch>) -> Result<Self, (String, SpawnError)> {
+    /// Starts those of nodes, in their order; when one cannot start, those before it are killed with
+    /// the group.
+    pub(crate) fn start_each(launches: Vec<Launch>) -> Result<Self, (String, SpawnError)> {
+        Self::start(launches, false)
+    }
+
+    /// Starts the program that starts those of all nodes and lives as long as they do.
+    pub(crate) fn start_all(launch: Launch) -> Result<Self, (String, SpawnError)> {
+        Self::start(vec![launch], true)
+    }
+
+    fn start(launches: Vec<Launch>, one_for_all: bool) -> Result<Self, (String, SpawnError)> {
         let mut children = Vec::new();
         let mut alive = BTreeMap::new();
         let mut cgroups = Vec::new();
@@ -52,7 +79,7 @@ impl Executors {
                 stdout: Output::File(launch.log),
                 stderr: Output::SameAsStdout,
                 on_parent_death: Some(Signal::TERM),
-                ..ProcessSpec::new(launch.argv, std::env::vars_os().collect(), "/")
+                ..ProcessSpec::new(launch.argv, launch.env, "/")
             };
             match spawn(spec) {
                 Ok(child) => {
@@ -68,32 +95,73 @@ impl Executors {
                 }
                 Err(error) => {
                     drop(Group::from_children(children));
-                    return Err((launch.node, error));
+                    return Err((launch.name, error));
                 }
             }
         }
         Ok(Self {
             group: Group::from_children(children),
+            one_for_all,
             alive,
+            kill_at: BTreeMap::new(),
             cgroups,
             sweeps: JoinSet::new(),
         })
     }
 
-    /// The next executor that ends: its node and how. Cancel-safe; pends while none lives.
-    pub(crate) async fn next_exit(&mut self) -> (usize, String) {
+    /// The next that ends, and how. Cancel-safe; pends while none lives.
+    pub(crate) async fn next_exit(&mut self) -> (Ended, String) {
         loop {
             if self.alive.is_empty() {
                 std::future::pending::<()>().await;
             }
-            match self.group.next_exit().await {
-                Some((node, exit)) => {
-                    if let Some(pid) = self.alive.remove(&node) {
-                        return (node, format!("its executor (pid {pid}) {}", exit.end));
+            let kill_next = self.kill_at.values().min().copied();
+            tokio::select! {
+                exit = self.group.next_exit() => match exit {
+                    Some((node, exit)) => {
+                        self.kill_at.remove(&node);
+                        if let Some(pid) = self.alive.remove(&node) {
+                            return if self.one_for_all {
+                                let how =
+                                    format!("what started its executor (pid {pid}) {}", exit.end);
+                                (Ended::All, how)
+                            } else {
+                                let how = format!("its executor (pid {pid}) {}", exit.end);
+                                (Ended::Node(node), how)
+                            };
+                        }
                     }
-                }
-                None => std::future::pending().await,
+                    None => std::future::pending().await,
+                },
+                () = until(kill_next) => self.kill_given_up(),
             }
+        }
+    }
+
+    /// Ends one that does not do its duty any more, while the others go on.
+    pub(crate) fn give_up(&mut self, node: usize) {
+        if !self.alive.contains_key(&node) {
+            return;
+        }
+        self.signal(node, Signal::TERM);
+        // One that was stopped acts on nothing else.
+        self.signal(node, Signal::CONT);
+        // It gives its ranks as long, and then it has to be gone itself.
+        self.kill_at.insert(node, Instant::now() + 2 * GRACE);
+    }
+
+    fn kill_given_up(&mut self) {
+        let now = Instant::now();
+        let due = self.kill_at.extract_if(.., |_, at| *at <= now);
+        for node in due.map(|(node, _)| node).collect::<Vec<_>>() {
+            self.signal(node, Signal::KILL);
+        }
+    }
+
+    fn signal(&self, node: usize, signal: Signal) {
+        if let Some(child) = self.group.child(node) {
+            // One that has ended is what is wanted.
+            drop(child.signal_group(signal));
         }
     }
 
@@ -106,23 +174,25 @@ impl Executors {
         }
         let living = self.living();
         self.sweeps.spawn_blocking(move || {
-            tree::end_all_children(&living, ORPHAN_GRACE, ORPHAN_BOUND);
+            tree::end_all_children(&living, GRACE, ORPHAN_BOUND);
         });
     }
 
-    fn living(&self) -> Vec<Pid> {
+    /// Those that live.
+    pub(crate) fn living(&self) -> Vec<Pid> {
         self.alive
             .values()
             .filter_map(|&number| pid(number))
             .collect()
     }
 
-    /// Waits for all to end after Release, then ends them and what they left.
-    pub(crate) async fn finish(&mut self, bound: Duration) {
+    /// Waits for all to end after Release, then ends them and what they left, which get `grace` between
+    /// TERM and KILL.
+    pub(crate) async fn finish(&mut self, bound: Duration, grace: Duration) {
         let deadline = Instant::now() + bound;
         while !self.alive.is_empty() {
             if timeout_at(deadline, self.next_exit()).await.is_err() {
-                self.group.stop(Signal::TERM, ORPHAN_GRACE);
+                self.group.stop(Signal::TERM, grace);
                 let killed = Instant::now() + ORPHAN_BOUND;
                 while !self.alive.is_empty() && timeout_at(killed, self.next_exit()).await.is_ok() {
                 }

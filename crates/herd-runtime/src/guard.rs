@@ -18,11 +18,16 @@
 //! when it sees that; then nobody cleans up, but the ranks' parent-death signals still hold. A guard
 //! that is continued continues its child.
 //!
+//! A child that somebody else stops (`kill -STOP` of it alone) does nothing any more, and who waits
+//! for it or for what it holds would do so for ever. So the guard says so, and when nobody has let it
+//! go on within a bound, it is lost: killed, and all that it started is ended (I6). A signal that asks
+//! for the end lets it go on, since a stopped process acts on nothing else.
+//!
 //! Guard and child killed together is the documented exception to I5.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use herd_core::exit;
 use herd_launch::sys::{self, Fork};
@@ -30,6 +35,8 @@ use herd_launch::tree;
 use herd_launch::{Pid, Signal};
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus};
+
+use crate::executor::LEASE;
 
 /// Signals that are passed on to the child. Those that are ignored (nohup) never come.
 const PASSED_ON: [NixSignal; 9] = [
@@ -43,6 +50,8 @@ const PASSED_ON: [NixSignal; 9] = [
     NixSignal::SIGCONT,
     NixSignal::SIGWINCH,
 ];
+/// How long a child may stand still that somebody has stopped: as long as executors do without one.
+pub const STOPPED_BOUND: Duration = LEASE;
 /// How long leftovers may take after SIGTERM (I5).
 const TERM_GRACE: Duration = Duration::from_secs(1);
 /// How long ending them may take in all; what is left then sleeps uninterruptibly.
@@ -51,22 +60,34 @@ const END_BOUND: Duration = Duration::from_secs(5);
 /// The guard's process, in the child.
 static GUARD: OnceLock<Pid> = OnceLock::new();
 
-/// Runs `work` in a child under a guard, and returns the code to exit with, in both processes. To be
-/// called first in main, before any thread exists. Where no guard can be made it says so on stderr
-/// and returns 125.
-pub fn run(work: impl FnOnce() -> u8) -> u8 {
+/// How the work came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The code to exit with: the work's, 128 and the number of the signal that killed it, or 125
+    /// where it was killed because it stood still.
+    pub code: u8,
+    /// In the guard: whether the child was killed by a signal, so that whatever it was to write is
+    /// missing. All that it started has ended by now.
+    pub lost: bool,
+}
+
+/// Runs `work` in a child under a guard, and returns in both processes. To be called first in main,
+/// before any thread exists. A child that is stopped for longer than `stopped_bound` is killed. Where
+/// no guard can be made it says so on stderr and returns 125.
+pub fn run(stopped_bound: Duration, work: impl FnOnce() -> u8) -> Ended {
+    let by_itself = |code| Ended { code, lost: false };
     match start() {
         Ok(Side::Child) => {
             let code = work();
             if guard_is_gone() {
                 end_what_is_left();
             }
-            code
+            by_itself(code)
         }
-        Ok(Side::Guard { child }) => keep(child),
+        Ok(Side::Guard { child }) => keep(child, stopped_bound),
         Err(error) => {
             complain("cannot start the guard", &error);
-            exit::HERD_FAILED
+            by_itself(exit::HERD_FAILED)
         }
     }
 }
@@ -131,12 +152,18 @@ fn start() -> io::Result<Side> {
 }
 
 /// The guard's life.
-fn keep(child: Pid) -> u8 {
+fn keep(child: Pid, stopped_bound: Duration) -> Ended {
     // A reader or writer at the other end of these waits for the work to close them, not for us.
     if let Err(error) = let_go_of_streams() {
         complain("cannot let go of the standard streams", &error);
     }
-    let end = watch(child);
+    let end = Watch {
+        child,
+        stopped_bound,
+        stop_asked: false,
+        lost_at: None,
+    }
+    .until_it_ends();
     let left = end_what_is_left();
     if !left.is_empty() {
         let pids: Vec<i32> = left.iter().map(|pid| pid.as_raw_nonzero().get()).collect();
@@ -148,58 +175,132 @@ fn keep(child: Pid) -> u8 {
     end
 }
 
-fn watch(child: Pid) -> u8 {
-    let set: SigSet = PASSED_ON.into_iter().chain([NixSignal::SIGCHLD]).collect();
-    // Only a stop that we passed on is the terminal's; any other is between its sender and the child.
-    let mut stop_asked = false;
-    loop {
-        // Children end before the first wait, too.
+/// What the guard knows of its child.
+struct Watch {
+    child: Pid,
+    stopped_bound: Duration,
+    /// Only a stop that we passed on is the terminal's; any other is between its sender and the child.
+    stop_asked: bool,
+    /// The child stands still, stopped by somebody else; from this time on it is lost.
+    lost_at: Option<Instant>,
+}
+
+impl Watch {
+    fn until_it_ends(mut self) -> Ended {
+        let set: SigSet = PASSED_ON.into_iter().chain([NixSignal::SIGCHLD]).collect();
         loop {
-            match wait_for(child) {
-                ChildNow::Runs => break,
-                ChildNow::Stopped => {
-                    if stop_asked {
-                        stop_asked = false;
-                        let _stopped =
-                            rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
-                    }
+            // Children end before the first wait, too.
+            loop {
+                match wait_for(self.child) {
+                    ChildNow::Unchanged => break,
+                    ChildNow::GoesOn => self.lost_at = None,
+                    ChildNow::Stopped => self.stopped(),
+                    ChildNow::Ended(end) => return end,
                 }
-                ChildNow::Ended(code) => return code,
+            }
+            // Orphans that came to us and ended; their parents are gone.
+            tree::reap_orphans(&[self.child]);
+            let left = self
+                .lost_at
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            match sys::wait_for_signal(&set, left) {
+                Ok(Some(NixSignal::SIGCHLD)) => {}
+                Ok(Some(signal)) => self.pass_on(signal),
+                Ok(None) => return self.give_up(),
+                // Interrupted.
+                Err(_) => {}
             }
         }
-        // Orphans that came to us and ended; their parents are gone.
-        tree::reap_orphans(&[child]);
-        let signal = match set.wait() {
-            Ok(NixSignal::SIGCHLD) => continue,
-            Ok(signal) => signal,
-            Err(_interrupted) => continue,
-        };
+    }
+
+    fn stopped(&mut self) {
+        if self.stop_asked {
+            self.stop_asked = false;
+            stop_myself();
+        } else {
+            // Each stop is told once: a second one has followed a continuation that was not seen.
+            self.lost_at = Some(Instant::now() + self.stopped_bound);
+            let pid = self.child.as_raw_nonzero();
+            say(&format!(
+                "process {pid}, which runs the job, was stopped; all of it is ended in {} s; \
+                 hint: `kill -CONT {pid}` lets it go on",
+                self.stopped_bound.as_secs()
+            ));
+        }
+    }
+
+    fn pass_on(&mut self, signal: NixSignal) {
+        let stands_still = self.lost_at.is_some();
         match signal {
-            NixSignal::SIGTSTP => stop_asked = true,
-            NixSignal::SIGCONT => stop_asked = false,
+            // It could not act on it; the terminal is to get its shell back all the same.
+            NixSignal::SIGTSTP if stands_still => return stop_myself(),
+            NixSignal::SIGTSTP => self.stop_asked = true,
+            NixSignal::SIGCONT => self.stop_asked = false,
             _other => {}
         }
-        if let Some(signal) = Signal::from_named_raw(signal as i32) {
-            // Unreaped, so the id is still the child's; that it has ended is seen next.
-            let _gone = rustix::process::kill_process(child, signal);
+        self.send(signal as i32);
+        let asks_for_the_end = matches!(
+            signal,
+            NixSignal::SIGTERM | NixSignal::SIGINT | NixSignal::SIGHUP | NixSignal::SIGQUIT
+        );
+        if stands_still && asks_for_the_end {
+            self.send(NixSignal::SIGCONT as i32);
+        }
+    }
+
+    /// To the child, which is unreaped: the id is still its own, and that it has ended is seen next.
+    fn send(&self, signal: i32) {
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            let _gone = rustix::process::kill_process(self.child, signal);
+        }
+    }
+
+    /// Kills a child that nobody has let go on.
+    fn give_up(self) -> Ended {
+        let pid = self.child.as_raw_nonzero();
+        say(&format!(
+            "process {pid}, which runs the job, stood still for {} s and is killed",
+            self.stopped_bound.as_secs()
+        ));
+        self.send(NixSignal::SIGKILL as i32);
+        // It is reaped with what it leaves, which has its own bound.
+        Ended {
+            code: exit::HERD_FAILED,
+            lost: true,
         }
     }
 }
 
+fn stop_myself() {
+    let _stopped = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+}
+
 enum ChildNow {
-    Runs,
+    /// There is no news of it.
+    Unchanged,
     Stopped,
-    Ended(u8),
+    GoesOn,
+    Ended(Ended),
 }
 
 fn wait_for(child: Pid) -> ChildNow {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    let options = WaitIdOptions::EXITED
+        | WaitIdOptions::STOPPED
+        | WaitIdOptions::CONTINUED
+        | WaitIdOptions::NOHANG;
     match rustix::process::waitid(WaitId::Pid(child), options) {
-        Ok(None) | Err(rustix::io::Errno::INTR) => ChildNow::Runs,
+        Ok(None) | Err(rustix::io::Errno::INTR) => ChildNow::Unchanged,
         Ok(Some(status)) if status.stopped() => ChildNow::Stopped,
-        Ok(Some(status)) => ChildNow::Ended(code(&status)),
+        Ok(Some(status)) if status.continued() => ChildNow::GoesOn,
+        Ok(Some(status)) => ChildNow::Ended(Ended {
+            code: code(&status),
+            lost: status.terminating_signal().is_some(),
+        }),
         // Nobody else reaps here: it cannot be.
-        Err(_) => ChildNow::Ended(exit::HERD_FAILED),
+        Err(_) => ChildNow::Ended(Ended {
+            code: exit::HERD_FAILED,
+            lost: true,
+        }),
     }
 }
 
@@ -222,7 +323,11 @@ fn let_go_of_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// The guard has no printer. A closed stderr is no reason to fail.
 fn complain(what: &str, error: &io::Error) {
-    let _unheard = writeln!(io::stderr(), "herd: guard: {what}: {error}");
+    say(&format!("{what}: {error}"));
+}
+
+/// The guard has no printer. A closed stderr is no reason to fail.
+fn say(text: &str) {
+    let _unheard = writeln!(io::stderr(), "herd: guard: {text}");
 }

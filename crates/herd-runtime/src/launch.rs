@@ -14,11 +14,14 @@ use nix::sys::signal::Signal as NixSignal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use zeroize::Zeroizing;
 
 use crate::guard;
 
 /// The name under which the binaries behave as `herd launch`.
 pub const PROGRAM: &str = "herdrun";
+/// The secret that the nodes of a job share.
+const KEY_VARIABLE: &str = "HERD_RDZV_KEY";
 /// Signals that wait to be acted on.
 const QUEUE: usize = 16;
 
@@ -37,7 +40,14 @@ pub fn run(args: &[OsString]) -> u8 {
             for warning in &flags.warnings {
                 complain(&format!("warning: {warning}"));
             }
-            guard::run(|| launch(*flags))
+            // In this process's own environment it would stay to be read by others of the user.
+            let secret = std::env::var_os(KEY_VARIABLE)
+                .map(|text| Zeroizing::new(text.to_string_lossy().into_owned()));
+            if let Err(error) = sys::forget_variable(OsStr::new(KEY_VARIABLE)) {
+                complain(&format!("warning: cannot wipe {KEY_VARIABLE}: {error}"));
+            }
+            let launched = || launch(*flags, secret.as_ref().map(|text| text.as_str()));
+            guard::run(guard::STOPPED_BOUND, launched).code
         }
         Err(error) => {
             complain(&format!("error: {error}"));
@@ -57,7 +67,7 @@ fn complain(text: &str) {
     drop(writeln!(io::stderr(), "herd launch: {text}"));
 }
 
-fn launch(flags: Flags) -> u8 {
+fn launch(flags: Flags, secret: Option<&str>) -> u8 {
     let prepared = sys::raise_nofile().and_then(|_| {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -81,8 +91,10 @@ fn launch(flags: Flags) -> u8 {
                 };
             }
         };
-        run::run(flags, &mut told.queue).await
+        run::run(flags, secret, &mut told.queue).await
     });
+    // A name that is still being looked up waits for nobody.
+    runtime.shutdown_background();
     if !status.report.is_empty() {
         drop(io::stderr().write_all(status.report.as_bytes()));
     }

@@ -13,6 +13,7 @@ pub mod executor;
 mod executors;
 pub mod guard;
 mod inherited;
+mod last_resort;
 pub mod launch;
 mod log_files;
 mod merge;

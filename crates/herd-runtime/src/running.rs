@@ -87,7 +87,8 @@ impl Running {
         }
     }
 
-    /// Ends everything now, bounded by `grace` and the time that killing takes.
+    /// Ends the processes now, bounded by `grace` and the time that killing takes; what they leave
+    /// behind outside their groups is the caller's to end.
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         match self {
             Self::Own(run) => run.end(signal, grace).await,

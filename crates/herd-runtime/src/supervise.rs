@@ -21,7 +21,7 @@ pub fn run(args: &[OsString]) -> u8 {
         complain("herd-node supervise is started by programs: --channel FD --host PID\n");
         return exit::USAGE;
     };
-    guard::run(move || supervise(channel, host))
+    guard::run(guard::STOPPED_BOUND, move || supervise(channel, host)).code
 }
 
 fn parse(args: &[OsString]) -> Option<(RawFd, Pid)> {

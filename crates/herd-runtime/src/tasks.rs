@@ -10,17 +10,20 @@ use herd_core::exit::ProcessEnd;
 use herd_core::result::TaskResult;
 use herd_core::text::error_line;
 use herd_jobdir::job::task_log_in;
+use herd_launch::cgroup::MemoryWatch;
 use herd_launch::{ExitInfo, Group, Output, ProcessSpec, Signal, spawn_in_group};
 use herd_link::message::{Assign, Task, ToCoordinator};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, until};
 use crate::command;
 use crate::environment::{self, Meeting};
 use crate::inherited::complete;
 
+/// What SIGKILL makes of an exit code.
+const KILLED: u8 = 128 + 9;
 /// Variables that differ from task to task: index, index, attempt.
 const TASK_VARIABLES: [&str; 3] = ["HERD_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID", "HERD_ATTEMPT"];
 /// Ends are told in groups of about this size where tasks are short.
@@ -44,6 +47,8 @@ pub(crate) struct Tasks {
     stop: watch::Sender<Option<Stop>>,
     /// What every task of the array has in common.
     common: Option<Common>,
+    /// Begun when the node has its group; what it counts is for all tasks together.
+    memory: Option<MemoryWatch>,
     /// Ends that the coordinator was not told of.
     ended: Vec<TaskResult>,
     /// When it is told of them at the latest.
@@ -62,6 +67,7 @@ impl Tasks {
             running: JoinSet::new(),
             stop,
             common: None,
+            memory: None,
             ended: Vec::new(),
             tell_at: None,
             returned: None,
@@ -73,6 +79,7 @@ impl Tasks {
         self.slots = slots as usize;
         if self.common.is_none() {
             self.common = Some(Common::of(assign));
+            self.memory = Some(MemoryWatch::start());
         }
         self.queue.extend(tasks);
         self.fill();
@@ -97,12 +104,13 @@ impl Tasks {
                 biased;
                 Some(joined) = self.running.join_next() => {
                     // A task of the runtime that was aborted: its process is killed with it.
-                    if let Ok(result) = joined {
+                    if let Ok(mut result) = joined {
+                        result.out_of_memory = self.ran_out_of_memory(&result);
                         self.note(result);
                     }
                     self.fill();
                 }
-                () = at(self.tell_at) => self.tell_at = Some(Instant::now()),
+                () = until(self.tell_at) => self.tell_at = Some(Instant::now()),
             }
         }
     }
@@ -125,6 +133,7 @@ impl Tasks {
                 log_bytes: None,
                 stopped: false,
                 again: false,
+                out_of_memory: false,
             };
             let log = task_log_in(&common.tasks_dir, task.index);
             if task.attempt > 1 {
@@ -145,6 +154,20 @@ impl Tasks {
                 }
             }
         }
+    }
+
+    /// Whether the kernel ended a task for want of memory. Its group counts kills and names no process:
+    /// with one slot all of them are of the task that ran; with several, a task that SIGKILL has ended,
+    /// or whose shell tells so of its child, is the one of which the kill was. One that goes on after
+    /// such a kill, and fails otherwise, is not told apart then.
+    fn ran_out_of_memory(&mut self, result: &TaskResult) -> bool {
+        let Some(memory) = self.memory.as_mut().filter(|_| !result.stopped) else {
+            return false;
+        };
+        if self.slots == 1 {
+            return !result.end.is_success() && memory.has_killed();
+        }
+        result.end.code() == KILLED && memory.has_killed_one()
     }
 
     fn note(&mut self, result: TaskResult) {
@@ -188,14 +211,6 @@ impl Tasks {
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
         while self.running.join_next().await.is_some() {}
-    }
-}
-
-/// Waits until then; for ever without a time.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

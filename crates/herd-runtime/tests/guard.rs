@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -34,6 +34,11 @@ struct Guarded {
 
 impl Guarded {
     fn start(script: &str) -> Self {
+        Self::start_with(script, Duration::from_mins(10))
+    }
+
+    /// With a bound on how long the worker may be stopped.
+    fn start_with(script: &str, stopped_bound: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut example = std::env::current_exe().unwrap();
         example.pop();
@@ -47,7 +52,9 @@ impl Guarded {
             .arg(directory.path())
             .args(["sh", "-c", script])
             .env("DIRECTORY", directory.path())
+            .env("STOPPED_BOUND_MS", stopped_bound.as_millis().to_string())
             .stdin(Stdio::null())
+            .stderr(File::create(directory.path().join("said")).unwrap())
             .process_group(0)
             .spawn()
             .unwrap();
@@ -79,6 +86,10 @@ impl Guarded {
 
     fn signals(&self) -> String {
         fs::read_to_string(self.path("signals")).unwrap_or_default()
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.path("said")).unwrap_or_default()
     }
 
     fn wait(&mut self) -> ExitStatus {
@@ -186,6 +197,75 @@ fn a_stop_from_the_terminal_stops_both_and_continuing_continues_both() {
     until("both are stopped", || {
         state(guard) == Some('T') && state(worker) == Some('T')
     });
+    rustix::process::kill_process(guard, Signal::CONT).unwrap();
+    until("both run", || {
+        state(guard) != Some('T') && state(worker) != Some('T')
+    });
+    rustix::process::kill_process(guard, Signal::TERM).unwrap();
+    assert_eq!(guarded.wait().code(), Some(128 + 15));
+}
+
+#[test]
+fn i6_a_worker_that_stays_stopped_is_lost_and_leaves_nothing() {
+    let mut guarded = Guarded::start_with(FAMILY, Duration::from_millis(200));
+    until("the family is complete", || guarded.path("ready").exists());
+    let worker = guarded.number("worker").unwrap();
+    rustix::process::kill_process(worker, Signal::STOP).unwrap();
+    assert_eq!(guarded.wait().code(), Some(125));
+    guarded.all_gone();
+    let said = guarded.said();
+    let pid = worker.as_raw_nonzero();
+    assert!(
+        said.contains(&format!("hint: `kill -CONT {pid}`")),
+        "{said}"
+    );
+    assert!(said.contains("stood still"), "{said}");
+}
+
+#[test]
+fn a_worker_that_is_let_go_on_in_time_is_not_lost() {
+    let mut guarded = Guarded::start_with(
+        "until [ -e \"$DIRECTORY/go\" ]; do sleep 0.1; done; exit 7",
+        Duration::from_secs(5),
+    );
+    let worker = guarded.number("worker").unwrap();
+    for stops in 1..3 {
+        rustix::process::kill_process(worker, Signal::STOP).unwrap();
+        let count = || guarded.said().matches("was stopped").count();
+        until("the guard has said so", || count() == stops);
+        rustix::process::kill_process(worker, Signal::CONT).unwrap();
+        until("it goes on", || state(worker) != Some('T'));
+    }
+    let continued = Instant::now();
+    until("the bound has passed", || {
+        continued.elapsed() > Duration::from_secs(6)
+    });
+    fs::write(guarded.path("go"), "").unwrap();
+    assert_eq!(guarded.wait().code(), Some(7));
+}
+
+#[test]
+fn a_stopped_worker_can_be_asked_for_the_end() {
+    let mut guarded = Guarded::start("sleep 600");
+    let worker = guarded.number("worker").unwrap();
+    rustix::process::kill_process(worker, Signal::STOP).unwrap();
+    until("the guard has said so", || {
+        guarded.said().contains("was stopped")
+    });
+    rustix::process::kill_process(guarded.guard_pid(), Signal::TERM).unwrap();
+    assert_eq!(guarded.wait().code(), Some(128 + 15));
+}
+
+#[test]
+fn the_terminal_gets_its_shell_back_while_the_worker_stands_still() {
+    let mut guarded = Guarded::start("sleep 600");
+    let (guard, worker) = (guarded.guard_pid(), guarded.number("worker").unwrap());
+    rustix::process::kill_process(worker, Signal::STOP).unwrap();
+    until("the guard has said so", || {
+        guarded.said().contains("was stopped")
+    });
+    rustix::process::kill_process(guard, Signal::TSTP).unwrap();
+    until("the guard stands still", || state(guard) == Some('T'));
     rustix::process::kill_process(guard, Signal::CONT).unwrap();
     until("both run", || {
         state(guard) != Some('T') && state(worker) != Some('T')

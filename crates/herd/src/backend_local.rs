@@ -17,9 +17,10 @@ use herd_backends::local::{self, DriveOptions};
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
 use herd_core::result::JobResult;
-use herd_core::spec::SecretSource;
+use herd_core::spec::{JobSpec, ProcsPerNode, SecretSource};
 use herd_core::units::{Bytes, Span};
 use herd_jobdir::{Home, JobDir};
+use herd_launch::accelerators::{self, nvml};
 use herd_link::session::Place;
 use herd_runtime::driver::LogGrown;
 use herd_runtime::guard;
@@ -30,30 +31,44 @@ use crate::error::ExpectedError;
 use crate::job_input::JobInput;
 use crate::jobs;
 
-/// What this machine offers to jobs; looked at once.
-pub(crate) fn facts() -> BackendFacts {
+/// What this machine offers to a job; looked at once. GPUs are counted only where the job asks for
+/// some, which takes its time.
+pub(crate) fn facts(spec: &JobSpec) -> BackendFacts {
     static FACTS: OnceLock<BackendFacts> = OnceLock::new();
-    FACTS.get_or_init(look).clone()
+    static GPUS: OnceLock<u32> = OnceLock::new();
+    let asks = spec.resources.gpus.is_some_and(|gpus| gpus > 0)
+        || spec.procs_per_node == ProcsPerNode::Gpu;
+    let count = || u32::try_from(gpus().len()).unwrap_or(u32::MAX);
+    BackendFacts {
+        gpus_per_node: asks.then(|| *GPUS.get_or_init(count)),
+        ..FACTS.get_or_init(look).clone()
+    }
+}
+
+/// Argument of this program for [`nvml::list`].
+pub(crate) const NVML: &str = "nvml";
+
+/// The GPUs that jobs of this user may have: those that are leased.
+pub(crate) fn gpus() -> Vec<String> {
+    accelerators::of_this_process(&|| {
+        std::env::current_exe().map_or_else(|_gone| Vec::new(), |own| nvml::ask(&own, NVML))
+    })
 }
 
 fn look() -> BackendFacts {
     let cpus = std::thread::available_parallelism()
         .map_or(1, |number| u32::try_from(number.get()).unwrap_or(u32::MAX));
-    // Those that are leased: what the environment names comes first.
-    let gpus = herd_launch::accelerators::of_this_process();
-    let gpus = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
     let memory = local::machine::memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
     BackendFacts {
         memory_per_node: memory.map(Bytes),
         memory_enforced: herd_launch::cgroup::Parent::find().is_some(),
-        ..BackendFacts::local(cpus, gpus)
+        ..BackendFacts::local(cpus, 0)
     }
 }
 
 /// Writes the job down; nothing runs yet.
 pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
-    let after = jobs::resolve_after(home, &input.spec.after)?;
-    let plan = input.plan(JobId::generate(), after)?;
+    let plan = input.plan(JobId::generate())?;
     let yaml = input.job_yaml();
     let submitted = local::submit(home, &yaml, plan, &input.secrets.into_values())
         .map_err(|error| ExpectedError::failed("take the job", error))?;
@@ -115,6 +130,7 @@ fn drive(
         .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
     let options = DriveOptions {
         executor: executor_program()?,
+        gpus,
         pass_stdin: foreground,
         waits: foreground.then_some(|text| drop(writeln!(std::io::stderr(), "herd: {text}"))),
         log_grown,
@@ -161,7 +177,8 @@ fn executor_program() -> Result<Vec<OsString>, ExpectedError> {
     Ok(vec![program.into_os_string(), "executor".into()])
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, ExpectedError> {
+/// An event loop for one call.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, ExpectedError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -225,13 +242,28 @@ pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
     // Out of the submitter's terminal, whose end must not reach this process. It fails only for
     // the leader of a group, which has left it already.
     let _leader = rustix::process::setsid();
-    Ok(guard::run(|| match drive(&home, id, false, None) {
-        Ok(result) => result.exit_code,
-        Err(error) => {
-            drop(std::io::stderr().write_all(error.render(false).as_bytes()));
-            error.exit_code()
+    let ended = guard::run(guard::STOPPED_BOUND, || {
+        match drive(&home, id, false, None) {
+            Ok(result) => result.exit_code,
+            Err(error) => {
+                drop(std::io::stderr().write_all(error.render(false).as_bytes()));
+                error.exit_code()
+            }
         }
-    }))
+    });
+    let lost = if ended.lost {
+        end_lost(&home, id)
+    } else {
+        None
+    };
+    Ok(lost.map_or(ended.code, |result| result.exit_code))
+}
+
+/// Ends the job of a driver that was lost, in the driver's guard; how it has ended, where that can be
+/// written or read.
+pub(crate) fn end_lost(home: &Home, id: JobId) -> Option<JobResult> {
+    let job = home.open(id).ok()?;
+    herd_jobdir::finish_lost(&job, crate::text::now_ms()).ok()?
 }
 
 /// `herd rsh`.

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::io;
 use std::path::PathBuf;
 
 use herd_core::diagnostic::Diagnostics;
@@ -204,6 +205,13 @@ impl ExpectedError {
             }
             // Each fault has its own below it.
             Self::Faults { .. } => Vec::new(),
+            Self::Failed { source, .. } if is_full_disk(&**source) => {
+                vec![
+                    "free space on that disk (`herd gc --older-than 0s` removes jobs that have \
+                     ended), or let HERD_HOME name another place"
+                        .to_owned(),
+                ]
+            }
             Self::BadOption { .. } | Self::Failed { .. } | Self::Stdout { .. } => Vec::new(),
         }
     }
@@ -257,6 +265,22 @@ impl ExpectedError {
 
 fn file_faults(file: Option<&Diagnostics>) -> usize {
     file.map_or(0, Diagnostics::count)
+}
+
+/// Whether a full disk, or a quota on it, is behind an error.
+fn is_full_disk(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(
+            kind,
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        ) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// `1 fault`, `3 faults`.

@@ -1,12 +1,14 @@
 //! `herd`: the command line of Herdsman. Only this function ends the process.
 
 mod backend_local;
+mod backend_slurm;
+mod backends;
 mod cli;
 mod commands;
+mod config;
 mod error;
 mod job_input;
 mod jobs;
-mod machine;
 mod printer;
 mod report;
 mod text;

@@ -26,6 +26,20 @@ fn on_a_small_disk(herd: &Herd, size: &str, args: &[&str], afterwards: &str) -> 
     command.output().unwrap()
 }
 
+/// Runs a shell script with a home on a disk of `size`, where `herd` is the program.
+fn script_on_a_small_disk(herd: &Herd, size: &str, script: &str) -> Output {
+    fs::create_dir_all(herd.path("home")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o mode=0700,size={size} tmpfs home || exit 99\n\
+         program=$1; herd() {{ \"$program\" \"$@\"; }}\n{script}\n"
+    );
+    let mut command = herd.under(&["unshare", "--mount", "sh", "-c", &script, "sh"], &[]);
+    if !nix::unistd::geteuid().is_root() {
+        command = rooted(&command);
+    }
+    command.output().unwrap()
+}
+
 fn rooted(command: &Command) -> Command {
     let mut rooted = Command::new("unshare");
     rooted
@@ -100,4 +114,69 @@ fn a_disk_that_is_full_from_the_start_is_said_before_anything_runs() {
     let text = format!("{}{}", stdout(&output), stderr(&output));
     assert!(text.contains("space"), "{text}");
     assert!(!marker.exists());
+}
+
+#[test]
+fn a_disk_without_room_for_a_jobs_records_takes_no_job() {
+    for command in ["run", "submit"] {
+        let herd = Herd::new();
+        let output = script_on_a_small_disk(
+            &herd,
+            "48k",
+            &format!("herd {command} -- touch marker; echo code=$?; ls home/jobs"),
+        );
+        let text = stderr(&output);
+        assert_eq!(stdout(&output), "code=125\n", "{text}");
+        assert!(text.contains("no space left to keep the records"), "{text}");
+        let hint = text.lines().last().unwrap();
+        assert!(
+            hint.starts_with("hint: ") && hint.contains("herd gc"),
+            "{text}"
+        );
+        assert!(!herd.path("marker").exists());
+    }
+}
+
+#[test]
+fn gc_makes_room_on_a_full_disk() {
+    let herd = Herd::new();
+    let output = script_on_a_small_disk(
+        &herd,
+        "1m",
+        "herd run -- sh -c 'head -c 300000 /dev/zero' > /dev/null || exit 98\n\
+         cat /dev/zero > home/big\n\
+         herd submit -- true && exit 97\n\
+         herd gc --older-than 0s --output json > removed || exit 96\n\
+         rm home/big\n\
+         herd run -- true || exit 95",
+    );
+    assert_code(&output, 0);
+    let removed = fs::read_to_string(herd.path("removed")).unwrap();
+    assert_eq!(removed.matches("\"removed\": true").count(), 1, "{removed}");
+}
+
+#[test]
+fn i8_a_job_whose_end_nobody_can_write_has_its_code_and_can_be_removed() {
+    let herd = Herd::new();
+    // The rank kills its driver when something else has filled the disk, and goes on doing so.
+    herd.file(
+        "job.sh",
+        "touch fill; until [ -e full ]; do sleep 0.1; done\n\
+         kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); sleep 600\n",
+    );
+    let output = script_on_a_small_disk(
+        &herd,
+        "1m",
+        "(until [ -e fill ]; do sleep 0.1; done; while [ ! -e stop ]; do\n\
+             cat /dev/zero >> home/big; touch full; done) > /dev/null 2>&1 &\n\
+         herd run --name lost -- sh job.sh; echo code=$?\n\
+         herd wait lost; echo code=$?\n\
+         herd status lost > status; herd ls > list\n\
+         herd gc --older-than 0s --output json > removed; echo code=$?\n\
+         touch stop",
+    );
+    let (said, text) = (stdout(&output), stderr(&output));
+    assert_eq!(said, "code=125\ncode=125\ncode=0\n", "{text}");
+    let removed = fs::read_to_string(herd.path("removed")).unwrap();
+    assert_eq!(removed.matches("\"removed\": true").count(), 1, "{removed}");
 }

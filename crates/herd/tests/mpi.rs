@@ -7,10 +7,15 @@ mod live;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use live::{Herd, alive, assert_code, eventually, pid_of, pids, signal, stderr, stdout};
+use herd_testing::process::arguments_and_environment;
+use herd_testing::within;
+use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
+
+/// Five times the bound of I5.
+const I5: Duration = Duration::from_secs(10);
 
 /// The two libraries of the lab: suffix of the programs `mpicc` and `mpirun`.
 const LIBRARIES: [&str; 2] = ["openmpi", "mpich"];
@@ -153,26 +158,68 @@ fn cancel_gives_ranks_the_jobs_grace_and_not_the_second_of_mpirun() {
     }
 }
 
+/// Starts a job of two ranks that ignore SIGTERM, each with a daemon in a session of its own that does
+/// so, too, and waits for all of them.
+fn start_stubborn(herd: &Herd, library: &str) -> Child {
+    let file = job(
+        herd,
+        library,
+        2,
+        1,
+        "trap '' TERM\n(setsid sh -c 'trap \"\" TERM; echo $$ > daemon.$HERD_RANK; while :; do sleep 1; done' &)\n\
+         echo $$ > shell.$HERD_RANK\nwhile :; do sleep 0.1; done",
+    );
+    let child = herd.start(&["run", &file]);
+    let files = ["daemon.0", "daemon.1", "shell.0", "shell.1"].map(|name| herd.path(name));
+    eventually("all ranks run", || {
+        files.iter().all(|file| !pids(file).is_empty())
+    });
+    child
+}
+
+/// All processes below this one: driver, executors, mpirun, its remote shells, shims and ranks.
+fn below(pid: i32) -> Vec<i32> {
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(children(parent));
+        next += 1;
+    }
+    found
+}
+
 #[test]
 fn i5_nothing_is_left_when_herd_is_killed() {
     for library in LIBRARIES {
         let herd = Herd::new();
-        let file = job(
-            &herd,
-            library,
-            2,
-            1,
-            "trap '' TERM\n(setsid sleep 600 & echo $! > daemon.$HERD_RANK)\necho $$ > shell.$HERD_RANK\nwhile :; do sleep 0.1; done",
-        );
-        let mut child = herd.start(&["run", &file]);
-        let files = ["daemon.0", "daemon.1", "shell.0", "shell.1"].map(|name| herd.path(name));
-        eventually("all ranks run", || {
-            files.iter().all(|file| !pids(file).is_empty())
-        });
-        let all: Vec<i32> = files.iter().flat_map(|file| pids(file)).collect();
+        let mut child = start_stubborn(&herd, library);
+        let all = below(pid_of(&child));
+        assert!(all.len() > 8, "{library}: {all:?}");
         signal(pid_of(&child), "-KILL");
         child.wait().unwrap();
-        eventually("ranks and their daemons are gone", || {
+        within(I5, "the end of every process", || {
+            !all.iter().any(|&pid| alive(pid))
+        });
+    }
+}
+
+#[test]
+fn i5_nothing_is_left_when_herd_is_killed_and_mpirun_and_an_executor_stand_still() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let mut child = start_stubborn(&herd, library);
+        let all = below(pid_of(&child));
+        // Below the guard the driver comes first, then its executors.
+        for &pid in &all[1..] {
+            let (arguments, _) = arguments_and_environment(pid);
+            let text = String::from_utf8_lossy(&arguments);
+            if pid == all[1] || text.starts_with("mpirun") {
+                signal(pid, "-STOP");
+            }
+        }
+        signal(pid_of(&child), "-KILL");
+        child.wait().unwrap();
+        within(I5, "the end of every process", || {
             !all.iter().any(|&pid| alive(pid))
         });
     }

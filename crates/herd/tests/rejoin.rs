@@ -157,12 +157,15 @@ fn i5_ranks_end_when_the_coordinator_is_silent_for_the_lease_however_much_they_w
     ]);
     eventually("both ranks", || pids(&list).len() == 2);
     let driver = children(pid_of(&run))[0];
+    // The guard, too, which would end a driver that stands still.
+    signal(pid_of(&run), "-STOP");
     signal(driver, "-STOP");
     // Thirty seconds, and five times the two that ending takes.
     within(Duration::from_secs(40), "the end of the ranks", || {
         pids(&list).iter().all(|&pid| !alive(pid))
     });
     signal(driver, "-CONT");
+    signal(pid_of(&run), "-CONT");
     let output = run.wait_with_output().unwrap();
     assert_code(&output, 125);
 }

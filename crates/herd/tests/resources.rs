@@ -53,6 +53,47 @@ fn i13_a_job_over_its_memory_is_ended_by_the_kernel_and_the_failure_says_so() {
 }
 
 #[test]
+fn a_task_over_the_memory_of_its_node_is_told_apart_and_can_be_retried() {
+    let herd = Herd::new();
+    if !enforced(&herd) {
+        return;
+    }
+    // Task 0 fits in its second attempt; those after task 1 fail otherwise, the last of them by a SIGKILL
+    // that is not the kernel's, which only one at a time tells apart.
+    for tasks in ["0-3%1", "0-2%3"] {
+        let job = herd.file(
+            "array.yaml",
+            &format!(
+                "name: array\narray: {tasks}\nresources: {{memory: 100MiB}}\n\
+                 retry: {{max: 1, on: [out-of-memory], backoff: 1s}}\nrun: |\n  \
+                 case $HERD_ARRAY_INDEX-$HERD_ATTEMPT in\n  \
+                 0-1|1-*) {GREEDY} ;;\n  2-*) exit 3 ;;\n  3-*) kill -KILL $$ ;;\n  esac\n"
+            ),
+        );
+        let output = herd.run(&["run", "-b", "local", job.to_str().unwrap()]);
+        assert!(!output.status.success());
+        let status = herd.run(&["status", "last", "-o", "json"]);
+        let id: String = stdout(&status);
+        let (_, id) = id.split_once("\"id\"").unwrap();
+        let id = id.split('"').nth(1).unwrap();
+        let lines = fs::read_to_string(herd.path(&format!("home/jobs/{id}/tasks.jsonl"))).unwrap();
+        let of = |index: u32| -> Vec<bool> {
+            let own = format!("{{\"index\":{index},");
+            let lines = lines.lines().filter(|line| line.starts_with(&own));
+            lines
+                .map(|line| line.contains("\"out_of_memory\":true"))
+                .collect()
+        };
+        assert_eq!(of(0), [true, false], "{tasks}: {lines}");
+        assert_eq!(of(1), [true, true], "{tasks}: {lines}");
+        assert_eq!(of(2), [false], "{tasks}: {lines}");
+        if tasks == "0-3%1" {
+            assert_eq!(of(3), [false], "{tasks}: {lines}");
+        }
+    }
+}
+
+#[test]
 fn i13_memory_that_no_job_can_have_is_refused_in_file_and_flag() {
     let herd = Herd::new();
     for (size, part) in [

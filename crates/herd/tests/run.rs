@@ -281,11 +281,50 @@ fn a_job_that_waits_for_its_next_attempt_can_be_cancelled() {
     let submitted = herd.run(&["submit", "job.yaml"]);
     let id = stdout(&submitted).trim().to_owned();
     let status = || stdout(&herd.run(&["status", &id]));
+    // What is left of the pause, not the pause.
     eventually("the wait for the next attempt", || {
-        status().contains("retries after")
+        status().contains("retries in 59m")
     });
+    let why = stdout(&herd.run(&["why", &id]));
+    assert!(why.contains("QUEUED: retries in 59m"), "{why}");
     assert_code(&herd.run(&["cancel", &id]), 0);
     eventually("the end", || status().contains("CANCELLED"));
+}
+
+#[test]
+fn a_traceback_on_the_screen_is_not_repeated_by_the_report() {
+    let herd = Herd::new();
+    let program = "def f():\n    raise ValueError('no data')\nf()\n";
+    herd.file("train.py", program);
+    let output = herd.run(&["run", "--", "python3", "train.py"]);
+    assert_code(&output, 1);
+    let said = stderr(&output);
+    assert_eq!(said.matches("Traceback").count(), 1, "{said}");
+    let line = "\nherd: rank 0 failed first, on node0: exit code 1: ValueError: no data\n";
+    assert!(said.contains(line) && !said.contains('│'), "{said}");
+    // Among other ranks' output it is looked for, so it is shown at the end.
+    let output = herd.run(&["run", "-N", "2", "--", "python3", "train.py"]);
+    assert!(stderr(&output).contains("│ ValueError: no data"));
+}
+
+#[test]
+fn status_says_how_much_of_a_script_it_leaves_out() {
+    let herd = Herd::new();
+    herd.file("job.yaml", "run: |\n  echo 1\n  echo \t2\n\n  echo 3\n");
+    assert_code(&herd.run(&["run", "job.yaml"]), 0);
+    let status = |args: &[&str]| stdout(&herd.run(&[&["status"], args].concat()));
+    let short = status(&[]);
+    assert!(
+        short.contains("Command:   echo 1 … and 3 more lines\n"),
+        "{short}"
+    );
+    let wide = status(&["-o", "wide"]);
+    let whole = "Command:   echo 1\n           echo \t2\n\n           echo 3\n";
+    assert!(wide.contains(whole), "{wide}");
+    let json: serde_json::Value = serde_json::from_str(&status(&["-o", "json"])).unwrap();
+    assert_eq!(json["command"], "echo 1\necho \t2\n\necho 3\n");
+    assert_code(&herd.run(&["run", "--", "echo", "a"]), 0);
+    assert!(status(&[]).contains("Command:   echo a\n"));
 }
 
 #[test]

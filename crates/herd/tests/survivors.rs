@@ -4,7 +4,9 @@ mod live;
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::Duration;
 
+use herd_testing::within;
 use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr};
 
 /// Processes that each rank of the stubborn job starts.
@@ -48,6 +50,24 @@ fn i5_sigkill_of_herd_run() {
     run.kill().unwrap();
     run.wait().unwrap();
     all_gone(&list);
+}
+
+#[test]
+fn i5_sigkill_of_herd_run_while_an_executor_stands_still() {
+    let herd = Herd::new();
+    let (mut run, list) = start_stubborn(&herd);
+    let driver = driver_of(&run);
+    let executors = children(driver);
+    signal(executors[0], "-STOP");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // Five times the bound.
+    within(Duration::from_secs(10), "the end of every process", || {
+        !pids(&list).iter().any(|&pid| alive(pid))
+            && !alive(driver)
+            && !executors.iter().any(|&pid| alive(pid))
+    });
+    assert_code(&herd.run(&["wait", "last"]), 143);
 }
 
 #[test]

@@ -1,46 +1,11 @@
-//! What this machine has, GPUs, CPUs and memory, and its division among emulated nodes.
-//!
-//! Facts only: nothing is reserved here. The environment and the places of devices and kernel
-//! files are parameters. NVML is not asked; what the environment or `/dev` shows is believed.
+//! What this machine has of CPUs and memory. Facts only: nothing is reserved here. The places of
+//! kernel files are parameters.
 
 use std::fs;
 use std::path::Path;
 
-use herd_launch::accelerators;
-
-/// What one emulated node gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// CPUs, at least 1: nodes may share one.
-    pub cpus: u32,
-    /// GPUs; none belongs to two nodes.
-    pub gpus: Vec<String>,
-}
-
 /// Directories looked into above a process's own control group.
 const DEEPEST_CGROUP: usize = 32;
-
-/// What the caller may use of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// GPUs as `CUDA_VISIBLE_DEVICES` names them: an index, a UUID or a MIG instance.
-    pub gpus: Vec<String>,
-    /// CPUs: affinity and control group's quota, whichever is less; at least 1.
-    pub cpus: u32,
-    /// Memory in bytes: the machine's or the control group's, whichever is less.
-    pub memory: Option<u64>,
-}
-
-impl Machine {
-    /// Looks at this machine as the calling process sees it.
-    pub fn of_this_process() -> Self {
-        Self {
-            gpus: accelerators::of_this_process(),
-            cpus: cpus(),
-            memory: memory(Path::new("/proc"), Path::new("/sys/fs/cgroup")),
-        }
-    }
-}
 
 /// CPUs by affinity and by the control group's quota, versions 1 and 2.
 pub fn cpus() -> u32 {
@@ -58,28 +23,6 @@ pub fn memory(proc_root: &Path, cgroup_root: &Path) -> Option<u64> {
         .into_iter()
         .chain(cgroup_limits(&groups, cgroup_root))
         .min()
-}
-
-/// Divides CPUs and GPUs among `nodes`, as evenly as whole ones allow, the first nodes getting
-/// what is left over.
-pub fn divide(cpus: u32, gpus: &[String], nodes: u32) -> Vec<Share> {
-    let nodes = nodes.max(1);
-    let gpu_count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
-    let mut rest = gpus.iter();
-    (0..nodes)
-        .map(|node| Share {
-            cpus: part(cpus, nodes, node).max(1),
-            gpus: rest
-                .by_ref()
-                .take(part(gpu_count, nodes, node) as usize)
-                .cloned()
-                .collect(),
-        })
-        .collect()
-}
-
-fn part(total: u32, nodes: u32, node: u32) -> u32 {
-    total / nodes + u32::from(node < total % nodes)
 }
 
 fn meminfo(text: &str) -> Option<u64> {
@@ -146,28 +89,6 @@ mod tests {
         .unwrap();
         assert_eq!(memory(&proc_root, &groups), Some(2048));
         assert_eq!(memory(Path::new("/absent"), Path::new("/absent")), None);
-    }
-
-    #[test]
-    fn division_gives_all_away_once_and_no_node_is_without_a_cpu() {
-        let gpus: Vec<String> = (0..5).map(|n| n.to_string()).collect();
-        let shares = divide(7, &gpus, 3);
-        assert_eq!(shares.iter().map(|s| s.cpus).collect::<Vec<_>>(), [3, 2, 2]);
-        let given: Vec<String> = shares.iter().flat_map(|s| s.gpus.clone()).collect();
-        assert_eq!(given, gpus);
-        assert_eq!(shares[2].gpus, ["4"]);
-        assert!(
-            divide(2, &[], 4)
-                .iter()
-                .all(|share| share.cpus == 1 && share.gpus.is_empty())
-        );
-        assert_eq!(divide(4, &gpus, 0).len(), 1);
-    }
-
-    #[test]
-    fn this_machine_has_a_cpu_and_memory() {
-        let machine = Machine::of_this_process();
-        assert!(machine.cpus >= 1);
-        assert!(machine.memory.is_some_and(|bytes| bytes > 1 << 20));
+        assert!(cpus() >= 1);
     }
 }

@@ -15,6 +15,7 @@ mod waits;
 pub use announce::Announcer;
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
+pub(crate) use exec::target;
 pub use exec::{ExecError, exec, follow};
 pub use submit::{SubmitError, Submitted, submit};
 

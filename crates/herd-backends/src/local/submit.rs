@@ -41,8 +41,25 @@ pub fn submit(
     secrets: &BTreeMap<String, String>,
 ) -> Result<Submitted, SubmitError> {
     let id = plan.job;
-    let key = Key::generate().map_err(SubmitError::Key)?;
     let dir = home.create(id)?;
+    match write(&dir, job_yaml, &plan, secrets) {
+        Ok(()) => Ok(Submitted { id, dir, plan }),
+        Err(error) => {
+            // Half a job would be listed for ever; that it could not be taken is what counts.
+            drop(dir.discard());
+            Err(error)
+        }
+    }
+}
+
+fn write(
+    dir: &JobDir,
+    job_yaml: &[u8],
+    plan: &Plan,
+    secrets: &BTreeMap<String, String>,
+) -> Result<(), SubmitError> {
+    let key = Key::generate().map_err(SubmitError::Key)?;
+    dir.require_room()?;
     dir.write_key(&key.to_hex())?;
     if !secrets.is_empty() {
         dir.write_secrets(secrets)?;
@@ -50,16 +67,16 @@ pub fn submit(
     dir.write_job_yaml(job_yaml, DURABILITY)?;
     let attempt = dir.attempt(plan.attempt);
     attempt.create()?;
-    attempt.write_plan(&plan, DURABILITY)?;
+    attempt.write_plan(plan, DURABILITY)?;
     dir.write_summary(&Summary {
         name: plan.name.clone(),
         job_type: plan.job_type,
         nodes: plan.nodes,
-        created_ms: id.created_ms().unwrap_or(0),
+        created_ms: plan.job.created_ms().unwrap_or(0),
         backend: plan.backend.clone(),
         command: plan.run.as_ref().map(command_text).unwrap_or_default(),
     })?;
-    Ok(Submitted { id, dir, plan })
+    Ok(())
 }
 
 fn command_text(command: &Command) -> String {

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::announce::Announcer;
 use super::drive::DriveError;
 use super::leases::{DIRECTORY_VARIABLE, Lease, Leases, Need, Stock, Ticket};
-use super::machine::Machine;
+use super::machine;
 
 /// How often a waiting job looks whether it may start.
 const QUEUE_POLL: Duration = Duration::from_millis(200);
@@ -138,6 +138,7 @@ pub(super) async fn wait_for_others(
 pub(super) async fn lease(
     plan: &Plan,
     dir: &AttemptDir,
+    gpus: fn() -> Vec<String>,
     signals: &mut Signals,
     waits: &mut Waits<'_>,
 ) -> Result<Waited<(Vec<NodePlan>, Option<Lease>)>, DriveError> {
@@ -162,7 +163,6 @@ pub(super) async fn lease(
             .collect();
         return Ok(Waited::Ready((nodes, None)));
     }
-    let machine = Machine::of_this_process();
     let directory = std::env::var_os(DIRECTORY_VARIABLE).map(PathBuf::from);
     let ticket = Ticket {
         job: plan.job,
@@ -175,8 +175,8 @@ pub(super) async fn lease(
         need,
     };
     let stock = Stock {
-        gpus: machine.gpus,
-        cpus: machine.cpus,
+        gpus: if need.gpus > 0 { gpus() } else { Vec::new() },
+        cpus: machine::cpus(),
     };
     let mut waiting = Leases::open(directory.as_deref())?.enqueue(ticket, stock)?;
     let lease = loop {

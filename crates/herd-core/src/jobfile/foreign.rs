@@ -138,7 +138,14 @@ pub(super) fn advice(path: &str, key: &str, table: &[Key]) -> Option<String> {
         ));
     }
     let names = || table.iter().map(|known| known.name);
-    match nearest(key, names()) {
+    // A slip in another tool's word counts too.
+    let others = SAME.iter().filter(|(of, ..)| *of == section);
+    let others = others.flat_map(|(_, words, name)| words.iter().map(move |word| (*word, *name)));
+    let other = || {
+        let word = nearest(&folded, others.clone().map(|(word, _)| word))?;
+        others.clone().find(|(known, _)| *known == word)
+    };
+    match nearest(key, names()).or_else(|| Some(other()?.1)) {
         Some(name) => Some(format!("did you mean `{name}`?")),
         None if table.len() <= 8 => {
             let known: Vec<_> = names().collect();

@@ -107,7 +107,7 @@ pub const JOB: &[Key] = &[
     key(
         "walltime",
         Shape::Duration,
-        "Limit on setup, run and grace together.",
+        "Time limit of each attempt: setup, run and grace together.",
     ),
     key(
         "image",

@@ -6,6 +6,7 @@ mod foreign;
 pub mod keys;
 mod reader;
 mod sections;
+mod unread;
 
 use std::collections::BTreeSet;
 
@@ -16,35 +17,79 @@ use crate::text::quoted;
 use crate::validate::{self, Refusal};
 use crate::yaml::{self, Document, Node, Value};
 pub(crate) use reader::{Fields, Reader, join};
+pub use unread::Unread;
 
-/// Reads a job file, YAML or JSON. `file_name` stands in the messages.
-pub fn parse(bytes: &[u8], file_name: &str) -> Result<JobSpec, Diagnostics> {
-    match yaml::parse(bytes) {
-        Ok(document) => from_document(&document, bytes, file_name),
-        Err(fault) => Err(Diagnostics::new(
-            file_name,
-            bytes,
-            vec![fault],
-            &BTreeSet::new(),
-        )),
+/// What a file says, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Reading<T> {
+    /// What could be read; a key that could not be is as if it were absent.
+    pub value: T,
+    /// Every fault of the file, where it has one.
+    pub faults: Option<Diagnostics>,
+    /// The keys that could not be read.
+    pub unread: Unread,
+}
+
+impl<T> Reading<T> {
+    /// A file that is no YAML.
+    pub(crate) fn unreadable(value: T, faults: Diagnostics) -> Self {
+        Self {
+            value,
+            faults: Some(faults),
+            unread: Unread::everything(),
+        }
+    }
+
+    /// The value where the file has no fault.
+    pub(crate) fn sound(self) -> Result<T, Diagnostics> {
+        match self.faults {
+            None => Ok(self.value),
+            Some(faults) => Err(faults),
+        }
+    }
+
+    /// The same reading of another value.
+    pub(crate) fn map<U>(self, of: impl FnOnce(T) -> U) -> Reading<U> {
+        Reading {
+            value: of(self.value),
+            faults: self.faults,
+            unread: self.unread,
+        }
     }
 }
 
-/// Reads a job file that is a tree already.
-pub fn from_document(
-    document: &Document,
-    source: &[u8],
-    file_name: &str,
-) -> Result<JobSpec, Diagnostics> {
-    let mut reader = Reader {
-        faults: document.faults.clone(),
-    };
+/// Reads a job file, YAML or JSON. `file_name` stands in the messages.
+pub fn parse(bytes: &[u8], file_name: &str) -> Result<JobSpec, Diagnostics> {
+    let document =
+        yaml::parse(bytes).map_err(|fault| Diagnostics::unreadable(file_name, bytes, fault))?;
+    let mut reader = Reader::of(&document);
     let spec = read_job(&mut reader, &document.root);
-    if reader.faults.is_empty() {
-        return Ok(spec);
+    // A key that could not be read would only seem to be absent or at its default, so a
+    // contradiction is named once every key that takes part in it is sound.
+    let unread = reader.unread(&document, str::to_owned);
+    for conflict in validate::conflicts(&spec) {
+        if unread.can_judge(&conflict.key) {
+            let mut keys = conflict.key.split('.');
+            let at = keys.try_fold(&document.root, |node, key| node.get(key));
+            reader.fault(
+                at.unwrap_or(&document.root),
+                &conflict.key,
+                conflict.refusal,
+            );
+        }
     }
-    let hidden = secret_lines(&document.root);
-    Err(Diagnostics::new(file_name, source, reader.faults, &hidden))
+    reader
+        .done(&document, bytes, file_name, spec, unread)
+        .sound()
+}
+
+/// Reads a job file that is a tree already, as far as it can be read. Whether its keys agree is not
+/// looked at: flags may still change them.
+pub(crate) fn read(document: &Document, source: &[u8], file_name: &str) -> Reading<JobSpec> {
+    let mut reader = Reader::of(document);
+    let spec = read_job(&mut reader, &document.root);
+    let unread = reader.unread(document, str::to_owned);
+    reader.done(document, source, file_name, spec, unread)
 }
 
 fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
@@ -52,8 +97,7 @@ fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
     let Some(fields) = reader.fields(root, "", keys::JOB) else {
         return default;
     };
-    let before = reader.faults.len();
-    let spec = JobSpec {
+    JobSpec {
         name: reader.checked(&fields, "name", validate::job_name),
         job_type: reader.choice(&fields, "type").unwrap_or_default(),
         nodes: reader.integer(&fields, "nodes").unwrap_or(default.nodes),
@@ -81,50 +125,6 @@ fn read_job(reader: &mut Reader, root: &Node) -> JobSpec {
         backend: reader.checked(&fields, "backend", validate::name),
         slurm: sections::slurm(reader, &fields),
         kueue: sections::kueue(reader, &fields),
-    };
-    // A key that could not be read would only seem to be absent or at its default, so a
-    // contradiction is named once every key that takes part in it is sound.
-    let unread = |key: &str| {
-        let top = |path: &str| path.split(['.', '[']).next().unwrap_or("").to_owned();
-        reader.faults[before..]
-            .iter()
-            .any(|fault| top(&fault.path) == top(key))
-    };
-    let named: Vec<_> = validate::conflicts(&spec)
-        .into_iter()
-        .filter(|conflict| !unread(&conflict.key))
-        .filter(|conflict| !parties(&conflict.key).iter().any(|key| unread(key)))
-        // An array without a command says so itself, and a slip in the key is no second fault.
-        .filter(|conflict| {
-            conflict.key != "run" || (fields.get("array").is_none() && !misspelt(reader, "run"))
-        })
-        .collect();
-    for conflict in named {
-        let at = conflict
-            .key
-            .split('.')
-            .try_fold(root, |node, key| node.get(key));
-        reader.fault(at.unwrap_or(root), &conflict.key, conflict.refusal);
-    }
-    spec
-}
-
-/// Whether an unknown key was probably meant to be this one.
-fn misspelt(reader: &Reader, key: &str) -> bool {
-    let hint = format!("did you mean `{key}`?");
-    reader
-        .faults
-        .iter()
-        .any(|fault| fault.hint.as_ref() == Some(&hint))
-}
-
-/// The keys besides itself that a contradiction of this key hangs on.
-fn parties(key: &str) -> &'static [&'static str] {
-    match key {
-        "run" => &["setup"],
-        "launcher" | "procs_per_node" => &["type"],
-        "array" => &["type", "run"],
-        _ => &["env"],
     }
 }
 

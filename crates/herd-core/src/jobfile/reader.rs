@@ -9,11 +9,12 @@ use serde::de::value::{Error as ValueError, StrDeserializer};
 
 use super::foreign;
 use super::keys::{Key, Shape};
-use crate::diagnostic::Diagnostic;
+use super::{Reading, Unread};
+use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::spec::Command;
 use crate::text::{nearest, quoted};
 use crate::validate::{self, Refusal};
-use crate::yaml::{Entry, Node};
+use crate::yaml::{Document, Entry, Node};
 
 /// Collects faults.
 #[derive(Debug, Default)]
@@ -55,14 +56,47 @@ pub(crate) fn join(path: &str, key: &str) -> String {
 }
 
 impl Reader {
+    /// A reader that has the faults of a document.
+    pub(crate) fn of(document: &Document) -> Self {
+        Self {
+            faults: document.faults.clone(),
+        }
+    }
+
+    /// The keys that were noted as wrong so far, each as a job file calls it. A key that stands
+    /// twice is known: its first value counts.
+    pub(crate) fn unread(&self, document: &Document, job_key: impl Fn(&str) -> String) -> Unread {
+        let own = self.faults.get(document.faults.len()..);
+        Unread::of(own.unwrap_or_default(), job_key)
+    }
+
+    /// What was read, with every fault that was noted.
+    pub(crate) fn done<T>(
+        self,
+        document: &Document,
+        source: &[u8],
+        file_name: &str,
+        value: T,
+        unread: Unread,
+    ) -> Reading<T> {
+        let faults = (!self.faults.is_empty()).then(|| {
+            let hidden = super::secret_lines(&document.root);
+            Diagnostics::new(file_name, source, self.faults, &hidden)
+        });
+        Reading {
+            value,
+            faults,
+            unread,
+        }
+    }
+
     /// Notes a fault of a value.
     pub(crate) fn fault(&mut self, node: &Node, path: &str, refusal: Refusal) {
         self.faults.push(Diagnostic {
             position: node.position,
             width: node.width,
             path: path.to_owned(),
-            message: refusal.message,
-            hint: refusal.hint,
+            refusal,
         });
     }
 
@@ -82,8 +116,7 @@ impl Reader {
             position: entry.position,
             width: entry.width,
             path: path.to_owned(),
-            message: refusal.message,
-            hint: refusal.hint,
+            refusal,
         });
     }
 
@@ -95,7 +128,14 @@ impl Reader {
         table: &'static [Key],
     ) -> Option<Fields<'n>> {
         let Some(entries) = node.mapping() else {
-            self.wrong(node, path, "a mapping");
+            let mut keys = table.iter().filter(|key| key.required).chain(table);
+            let key = keys.next().map_or("", |key| key.name);
+            let refusal = Refusal::new(format!("expected a mapping, found {}", node.kind()));
+            let refusal = match path {
+                "" => refusal.with_hint("write `run: COMMAND`, a key and its value a line"),
+                _ => refusal.with_hint(format!("write `{path}: {{{key}: …}}`")),
+            };
+            self.fault(node, path, refusal);
             return None;
         };
         for entry in entries {

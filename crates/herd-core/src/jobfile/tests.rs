@@ -134,7 +134,10 @@ fn says_every_fault_at_once_in_the_order_of_the_file() {
         .iter()
         .find(|fault| fault.path == "walltime")
         .unwrap();
-    assert_eq!(walltime.message, "`90` needs a unit: `90s`, `90m` or `90h`");
+    assert_eq!(
+        walltime.refusal.message,
+        "`90` needs a unit: `90s`, `90m` or `90h`"
+    );
 }
 
 /// Text, key, part of the message; each has exactly this one fault.
@@ -309,7 +312,7 @@ fn refuses_each_wrong_value_with_its_key_and_reason() {
         assert!(
             diagnostics
                 .iter()
-                .any(|f| f.path == *path && f.message.contains(part)),
+                .any(|f| f.path == *path && f.refusal.message.contains(part)),
             "{text}\n--\n{diagnostics}"
         );
         assert_eq!(diagnostics.count(), 1, "{text}\n--\n{diagnostics}");
@@ -343,6 +346,23 @@ fn i12_a_secret_written_out_is_not_repeated() {
     ] {
         let shown = refused(text.as_bytes()).to_string();
         assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn a_value_in_place_of_a_section_is_told_what_the_section_looks_like() {
+    for (text, hint) in [
+        ("run: a\nretry: 3\n", "hint: write `retry: {max: …}`"),
+        (
+            "run: a\nresources: 4\n",
+            "hint: write `resources: {cpus: …}`",
+        ),
+        ("echo hi\n", "hint: write `run: COMMAND`"),
+        ("comand: echo hi\n", "hint: did you mean `run`?"),
+    ] {
+        let error = refused(text.as_bytes()).to_string();
+        assert!(error.contains(hint), "{error}");
+        assert!(!error.contains("nothing to run"), "{error}");
     }
 }
 
@@ -409,11 +429,12 @@ fn keys_of_other_tools_are_answered_with_what_says_them_here() {
         let faults: Vec<_> = error.iter().collect();
         assert_eq!(faults.len(), 1, "{error}");
         assert_eq!(
-            (faults[0].path.as_str(), faults[0].message.as_str()),
+            (faults[0].path.as_str(), faults[0].refusal.message.as_str()),
             (path, "unknown key of a job file")
         );
         assert!(
             faults[0]
+                .refusal
                 .hint
                 .as_ref()
                 .is_some_and(|said| said.contains(hint)),

@@ -21,7 +21,7 @@ use crate::units::Span;
 
 pub use facts::{BackendFacts, BackendKind, Submission};
 pub use naming::display_name;
-pub use refuse::Unsupported;
+pub use refuse::{Unsupported, faults};
 pub use resolve::{DEFAULT_GRACE, notes, plan};
 
 /// The newest plan format this release writes.

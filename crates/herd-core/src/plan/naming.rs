@@ -94,7 +94,10 @@ fn first_program(text: &str) -> Option<&str> {
     let mut programs = commands.filter_map(|command| {
         let words = command.split_whitespace();
         let mut words = words.skip_while(|word| SHELL_WORDS.contains(word) || word.contains('='));
-        words.next()
+        // Not `[`, nor the `2` of `>&2`.
+        words
+            .next()
+            .filter(|word| word.contains(char::is_alphabetic))
     });
     let is_small = |word: &str| {
         let letters = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);

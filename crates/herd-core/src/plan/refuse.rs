@@ -33,9 +33,9 @@ impl Unsupported {
     }
 }
 
-/// Every key that stands in the way.
-pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported> {
-    let mut refused: Vec<Unsupported> = validate::spec(spec)
+/// Every key that breaks a rule, whatever the backend.
+pub fn faults(spec: &JobSpec) -> Vec<Unsupported> {
+    validate::spec(spec)
         .into_iter()
         .map(|conflict| Unsupported {
             key: conflict.key,
@@ -45,7 +45,12 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
                 .hint
                 .unwrap_or_else(|| "change its value".to_owned()),
         })
-        .collect();
+        .collect()
+}
+
+/// Every key that stands in the way on a backend.
+pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported> {
+    let mut refused = faults(spec);
     let place = &facts.name;
     let mut refuse = |key: &str, reason: String, hint: &str| {
         refused.push(Unsupported::new(key, reason, hint));

@@ -136,6 +136,8 @@ fn names_come_from_command_file_or_nothing() {
         "python3"
     );
     assert_eq!(name("run: [\"/opt/a b\"]", None), "a-b");
+    let text = "run: 'if [ $A = 1 ]; then echo no >&2; fi; sleep 1'";
+    assert_eq!(name(text, None), "echo");
     assert_eq!(name("run: A=1", Some("dir/digits.yaml")), "digits");
     assert_eq!(name("run: \"...\"", None), "job");
     assert_eq!(name("run: a\nname: own", None), "own");

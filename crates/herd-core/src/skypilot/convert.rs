@@ -3,45 +3,41 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fates::{self, Fate};
-use super::{Mount, Note, Task, resources};
-use crate::diagnostic::Diagnostics;
-use crate::jobfile::{self, Reader, keys};
+use super::{Mount, Note, Task, places, resources};
+use crate::jobfile::{self, Reader, Reading, keys};
 use crate::spec::{Command, JobSpec, SecretSource, Setup, SetupOn};
 use crate::text::nearest;
 use crate::validate::{self, Refusal};
 use crate::yaml::{Document, Node};
 
-/// Converts a task that is a tree already.
-pub fn from_document(
+/// Converts a task that is a tree already, as far as it can be read.
+pub(super) fn read(
     document: &Document,
     source: &[u8],
     file_name: &str,
     given: &BTreeSet<String>,
-) -> Result<Task, Diagnostics> {
+) -> Reading<Task> {
     let mut converter = Converter {
         given,
         mark: super::mark_of(&document.root),
-        reader: Reader {
-            faults: document.faults.clone(),
-        },
+        reader: Reader::of(document),
         notes: Vec::new(),
         mounts: Vec::new(),
     };
     let spec = converter.task(&document.root);
-    if converter.reader.faults.is_empty() {
-        return Ok(Task {
-            spec,
-            notes: converter.notes,
-            mounts: converter.mounts,
-        });
-    }
-    let hidden = jobfile::secret_lines(&document.root);
-    Err(Diagnostics::new(
-        file_name,
-        source,
-        converter.reader.faults,
-        &hidden,
-    ))
+    let Converter {
+        reader,
+        notes,
+        mounts,
+        ..
+    } = converter;
+    let task = Task {
+        spec,
+        notes,
+        mounts,
+    };
+    let unread = reader.unread(document, places::job_key);
+    reader.done(document, source, file_name, task, unread)
 }
 
 struct Converter<'g> {

@@ -15,11 +15,10 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::diagnostic::{Diagnostics, Position};
-use crate::jobfile::{self, keys};
+use crate::jobfile::{self, Reading, keys};
 use crate::spec::JobSpec;
 use crate::text::visible;
 use crate::yaml::{self, Node};
-pub use convert::from_document;
 use fates::Fate;
 pub use places::Places;
 
@@ -126,15 +125,9 @@ pub fn convert(
     file_name: &str,
     given: &BTreeSet<String>,
 ) -> Result<Task, Diagnostics> {
-    match yaml::parse(bytes) {
-        Ok(document) => from_document(&document, bytes, file_name, given),
-        Err(fault) => Err(Diagnostics::new(
-            file_name,
-            bytes,
-            vec![fault],
-            &BTreeSet::new(),
-        )),
-    }
+    let document =
+        yaml::parse(bytes).map_err(|fault| Diagnostics::unreadable(file_name, bytes, fault))?;
+    convert::read(&document, bytes, file_name, given).sound()
 }
 
 /// A file of either kind.
@@ -146,23 +139,18 @@ pub enum Input {
     Task(Task),
 }
 
-/// Reads a file of either kind: a job file, or a SkyPilot task where it looks like one.
-pub fn read_any(
-    bytes: &[u8],
-    file_name: &str,
-    given: &BTreeSet<String>,
-) -> Result<Input, Diagnostics> {
+/// Reads a file of either kind as far as it can be read: a job file, or a SkyPilot task where it
+/// looks like one. Whether the keys of a job file agree is not looked at: flags may change them.
+pub fn read_any(bytes: &[u8], file_name: &str, given: &BTreeSet<String>) -> Reading<Input> {
     match yaml::parse(bytes) {
         Ok(document) if looks_like_skypilot(&document.root) => {
-            from_document(&document, bytes, file_name, given).map(Input::Task)
+            convert::read(&document, bytes, file_name, given).map(Input::Task)
         }
-        Ok(document) => jobfile::from_document(&document, bytes, file_name).map(Input::Job),
-        Err(fault) => Err(Diagnostics::new(
-            file_name,
-            bytes,
-            vec![fault],
-            &BTreeSet::new(),
-        )),
+        Ok(document) => jobfile::read(&document, bytes, file_name).map(Input::Job),
+        Err(fault) => Reading::unreadable(
+            Input::Job(JobSpec::default()),
+            Diagnostics::unreadable(file_name, bytes, fault),
+        ),
     }
 }
 

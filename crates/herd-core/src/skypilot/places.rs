@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::looks_like_skypilot;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::jobfile;
+use crate::validate::Refusal;
 use crate::yaml::{self, Node, Value};
 
 /// A job's keys as a SkyPilot task calls them.
@@ -37,16 +38,29 @@ impl<'f> Places<'f> {
     }
 
     /// A fault of a job's key at the place where the file has the key; nothing where it has not.
-    pub fn fault(&self, key: &str, message: &str, hint: Option<&str>) -> Option<Diagnostic> {
-        let key = self.name(key);
+    pub fn fault(&self, key: &str, refusal: Refusal) -> Option<Diagnostic> {
+        let key = if self.is_task {
+            renamed(key, TASK_NAMES.iter().copied())
+        } else {
+            key.to_owned()
+        };
         let node = find(&self.root, &key)?;
         Some(Diagnostic {
             position: node.position,
             width: node.width,
             path: key,
-            message: message.to_owned(),
-            hint: hint.map(str::to_owned),
+            refusal,
         })
+    }
+
+    /// A fault of a key that the whole file misses.
+    pub fn missing(&self, key: &str, refusal: Refusal) -> Diagnostic {
+        Diagnostic {
+            position: self.root.position,
+            width: self.root.width,
+            path: key.to_owned(),
+            refusal,
+        }
     }
 
     /// The faults with the lines they stand in.
@@ -54,34 +68,57 @@ impl<'f> Places<'f> {
         let hidden: BTreeSet<u32> = jobfile::secret_lines(&self.root);
         Diagnostics::new(self.file_name, self.bytes, faults, &hidden)
     }
+}
 
-    fn name(&self, key: &str) -> String {
-        let names = TASK_NAMES.iter().filter(|_| self.is_task);
-        for (ours, theirs) in names {
-            match key.strip_prefix(ours) {
-                Some("") => return (*theirs).to_owned(),
-                Some(rest) if rest.starts_with('.') => return format!("{theirs}{rest}"),
-                _ => {}
-            }
+/// What a job file calls a key of a task.
+pub(super) fn job_key(key: &str) -> String {
+    renamed(
+        key,
+        TASK_NAMES.iter().map(|(ours, theirs)| (*theirs, *ours)),
+    )
+}
+
+/// A key under the name that the first pair that has it gives to it, or its own.
+fn renamed(key: &str, names: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    for (from, to) in names {
+        match key.strip_prefix(from) {
+            Some("") => return to.to_owned(),
+            Some(rest) if rest.starts_with('.') => return format!("{to}{rest}"),
+            _ => {}
         }
-        key.to_owned()
     }
+    key.to_owned()
 }
 
 /// The node at a path, whose keys may hold dots themselves.
 fn find<'n>(node: &'n Node, path: &str) -> Option<&'n Node> {
     match &node.value {
-        Value::Mapping(entries) => entries.iter().find_map(|entry| {
-            match path.strip_prefix(entry.key.as_str())? {
-                "" => Some(&entry.value),
-                rest => match rest.strip_prefix('.') {
-                    Some(inner) => find(&entry.value, inner),
-                    // `after[0]`: the list will do.
-                    None => rest.starts_with('[').then_some(&entry.value),
-                },
-            }
-        }),
+        Value::Mapping(entries) => {
+            entries
+                .iter()
+                .find_map(|entry| match path.strip_prefix(entry.key.as_str())? {
+                    "" => Some(&entry.value),
+                    rest => match rest.strip_prefix('.') {
+                        Some(inner) => find(&entry.value, inner),
+                        None => item(&entry.value, rest),
+                    },
+                })
+        }
         Value::Scalar(_) | Value::Sequence(_) => None,
+    }
+}
+
+/// The item of a list that `[3]` names, or the list itself where there is no such item.
+fn item<'n>(list: &'n Node, rest: &str) -> Option<&'n Node> {
+    let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
+    let items = list.sequence().unwrap_or_default();
+    let found = index.parse().ok().and_then(|index: usize| items.get(index));
+    let Some(found) = found else {
+        return Some(list);
+    };
+    match rest.strip_prefix('.') {
+        Some(inner) => find(found, inner),
+        None => Some(found),
     }
 }
 
@@ -94,7 +131,7 @@ mod tests {
         let text = b"num_nodes: 2\nresources:\n  accelerators: H100:1\nfile_mounts:\n  /a.b/c: ./d\nsecrets:\n  T: x\n";
         let places = Places::new(text, "sky.yaml").unwrap();
         let shown = |key: &str| {
-            let fault = places.fault(key, "no", Some("try"));
+            let fault = places.fault(key, Refusal::new("no").with_hint("try"));
             fault.map(|fault| places.show(vec![fault]).to_string())
         };
         assert_eq!(
@@ -115,8 +152,12 @@ mod tests {
         assert!(!shown("secrets.T").unwrap().contains("| "));
         assert_eq!(shown("walltime"), None);
         let job = Places::new(b"nodes: 2\nafter: [a]\n", "j").unwrap();
-        for (key, place) in [("nodes", "j:1:8"), ("after[0]", "j:2:8")] {
-            let fault = job.fault(key, "no", None).unwrap();
+        for (key, place) in [
+            ("nodes", "j:1:8"),
+            ("after[0]", "j:2:9"),
+            ("after[7]", "j:2:8"),
+        ] {
+            let fault = job.fault(key, Refusal::new("no")).unwrap();
             assert!(
                 job.show(vec![fault]).to_string().starts_with(place),
                 "{key}"

@@ -139,7 +139,7 @@ fn recognises_tasks_and_leaves_job_files_alone() {
     assert!(!recognised("[1]"));
     assert!(recognised("run: a\nresources: {cpus: 4+}"));
     assert!(recognised("run: a\nresources: {memory: 16+}"));
-    let nodes = |text: &[u8]| match read_any(text, "f", &BTreeSet::new()).unwrap() {
+    let nodes = |text: &[u8]| match read_any(text, "f", &BTreeSet::new()).sound().unwrap() {
         Input::Job(spec) => ("job", spec.nodes),
         Input::Task(task) => ("task", task.spec.nodes),
     };
@@ -182,9 +182,13 @@ fn an_unknown_key_says_what_the_file_was_taken_for() {
     ] {
         let error = convert(text.as_bytes(), "task.yaml", &BTreeSet::new()).unwrap_err();
         let fault = error.iter().next().unwrap();
-        assert_eq!(fault.message, "unknown key of a SkyPilot task");
+        assert_eq!(fault.refusal.message, "unknown key of a SkyPilot task");
         assert!(
-            fault.hint.as_ref().is_some_and(|said| said.contains(hint)),
+            fault
+                .refusal
+                .hint
+                .as_ref()
+                .is_some_and(|said| said.contains(hint)),
             "{error}"
         );
     }

@@ -132,7 +132,11 @@ mod tests {
             Err(fault) => fault,
             Ok(document) => document.faults.into_iter().next().expect("a fault"),
         };
-        (fault.position.line, fault.position.column, fault.message)
+        (
+            fault.position.line,
+            fault.position.column,
+            fault.refusal.message,
+        )
     }
 
     #[test]

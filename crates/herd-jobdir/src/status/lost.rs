@@ -14,7 +14,8 @@ use crate::job::JobDir;
 
 /// Ends a job whose driver died: `end` as `driver-lost` where it is missing, then the result.
 ///
-/// Nothing is written where the driver lives, cannot be observed from here, or was preempted (the
+/// On a disk that is full by then nothing can be written; the result comes all the same. Nothing is
+/// written, and none comes, where the driver lives, cannot be observed from here, or was preempted (the
 /// backend makes the next attempt). Safe to call twice and from two processes: each file is
 /// written once, and the first writer's content stands.
 pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDirError> {
@@ -33,12 +34,13 @@ pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDi
     if let Some(result) = job.read_result()? {
         return Ok(Some(result));
     }
-    if attempt.read_end()?.is_none() {
+    let end = if let Some(end) = attempt.read_end()? {
+        end
+    } else {
         let lost = lost_end(&attempt, &process, now_ms)?;
-        once(attempt.write_end(&lost, Durability::Machine))?;
-    }
-    let Some(end) = attempt.read_end()? else {
-        return Ok(None);
+        where_there_is_room(attempt.write_end(&lost, Durability::Machine))?;
+        // Another process may have been first.
+        attempt.read_end()?.unwrap_or(lost)
     };
     let state = match end.state {
         AttemptState::Succeeded => JobState::Succeeded,
@@ -60,9 +62,9 @@ pub fn finish_lost(job: &JobDir, now_ms: u64) -> Result<Option<JobResult>, JobDi
         ended_ms: end.ended_ms,
         tasks: overview(job, true, true)?.map(|overview| overview.counts),
     };
-    once(job.write_result(&result, Durability::Machine))?;
+    where_there_is_room(job.write_result(&result, Durability::Machine))?;
     job.delete_secrets()?;
-    job.read_result()
+    Ok(job.read_result()?.or(Some(result)))
 }
 
 /// Whether nobody writes to the job any more: it has its result, or its driver died. Cheaper than
@@ -102,10 +104,10 @@ pub(super) fn lost_detail(process: &DriverInfo) -> String {
     )
 }
 
-/// Success where another process was first.
-fn once(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
+/// Success where another process was first, or where the disk takes nothing.
+fn where_there_is_room(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
     match written {
-        Err(JobDirError::AlreadyWritten(_)) => Ok(()),
+        Err(JobDirError::AlreadyWritten(_) | JobDirError::DiskFull { .. }) => Ok(()),
         other => other,
     }
 }

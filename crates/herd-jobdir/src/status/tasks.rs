@@ -125,6 +125,7 @@ mod tests {
             log_bytes: None,
             stopped: false,
             again: false,
+            out_of_memory: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where the workers' logs are: a directory for the run, in it one for each attempt and in that one
 //! for each local rank (launcher specification §3).
 //!
-//! `<root>/<run id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}`
+//! `<root>/<run id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json,heartbeat}`
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -59,6 +59,8 @@ pub struct WorkerFiles {
     pub stderr: PathBuf,
     /// Where it may say why it failed.
     pub error: PathBuf,
+    /// What it may touch to show that it gets on.
+    pub heartbeat: PathBuf,
 }
 
 impl Layout {
@@ -111,6 +113,7 @@ impl Layout {
                     stdout: own.join("stdout.log"),
                     stderr: own.join("stderr.log"),
                     error: own.join("error.json"),
+                    heartbeat: own.join("heartbeat"),
                 })
             })
             .collect()

@@ -9,20 +9,23 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
-use rustix::process::Signal;
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
 
+use super::events::{Event, Events};
 use super::layout::{Layout, LayoutError, WorkerFiles};
+use super::silence::Silence;
 use super::tee::{Filters, Screen, Tee};
+use super::watch::Watch;
 use crate::child::ExitInfo;
-use crate::follow::{FileId, Followed, Follower};
+use crate::follow::{FileId, Follower};
 use crate::group::{Group, SpawnAllError};
 use crate::spawn::{Output, ProcessSpec, Stdin};
 use crate::world::World;
 
-/// What workers get between TERM and KILL when nobody would end them after the agent.
-const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+/// Names the file that a worker may touch to show that it gets on.
+const HEARTBEAT_VARIABLE: &str = "HERD_HEARTBEAT_FILE";
+/// Has Python write its stacks when it gets SIGABRT.
+const FAULTHANDLER_VARIABLE: &str = "PYTHONFAULTHANDLER";
 
 /// What each worker's streams are to become.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,6 +74,10 @@ pub type Describe = dyn Fn(&Worker<'_>) -> Result<WorkerCommand, String>;
 /// Says what becomes of the streams of the worker with a local rank.
 pub type Route = dyn Fn(&World, u32) -> Streams;
 
+/// Hears the local rank of the worker that failed first, and how it ended, before the others are asked
+/// to end.
+pub type FirstFailure = dyn Fn(u32, String);
+
 /// What an agent is to do.
 pub struct Settings {
     /// Workers on this node.
@@ -89,6 +96,12 @@ pub struct Settings {
     pub max_restarts: u32,
     /// What workers get between the signal that asks them to end and SIGKILL.
     pub shutdown_timeout: Duration,
+    /// Hears of the first failure of each attempt.
+    pub first_failure: Box<FirstFailure>,
+    /// How long all workers may give no sign; they may for ever where it is absent.
+    pub hang_timeout: Option<Duration>,
+    /// Who is told what happens.
+    pub events: Events,
 }
 
 impl std::fmt::Debug for Settings {
@@ -115,6 +128,11 @@ pub enum AgentError {
     /// The workers could not be started.
     #[error("cannot start the workers")]
     Spawn(#[from] SpawnAllError),
+    /// There is nowhere to see whether workers write.
+    #[error(
+        "--hang-timeout has nothing to watch: no files are kept\nhint: leave out --log-dir=/dev/null; the workers' output goes through files so that it can be seen to grow"
+    )]
+    NothingToWatch,
 }
 
 /// How one worker ended.
@@ -128,6 +146,8 @@ pub struct WorkerEnd {
     pub exit: ExitInfo,
     /// Where it may have said why.
     pub error_file: PathBuf,
+    /// What its end does not tell.
+    pub note: Option<String>,
 }
 
 /// How an attempt ended.
@@ -182,7 +202,19 @@ impl Agent {
         told: &mut mpsc::Receiver<Told>,
     ) -> Result<Outcome, AgentError> {
         let settings = &self.settings;
+        settings.events.record(&Event::RendezvousCompleted {
+            attempt,
+            node_rank: world.node_rank,
+            nodes: world.nodes,
+            first_rank: world.first_rank,
+            world_size: world.world_size,
+            master_addr: world.master_addr.clone(),
+            master_port: world.master_port,
+        });
         let files = settings.layout.attempt(attempt, settings.workers)?;
+        if settings.hang_timeout.is_some() && settings.layout.run_dir().is_none() {
+            return Err(AgentError::NothingToWatch);
+        }
         let filters = |wanted: &Vec<String>, name: &str| self.filters(attempt, wanted, name);
         let mut tee = Tee::start(
             filters(&settings.wanted_out, "filtered_stdout.log")?,
@@ -191,56 +223,78 @@ impl Agent {
         .map_err(AgentError::Tee)?;
         let mut follower = Follower::new();
         let mut specs = Vec::new();
-        for rank in 0..settings.workers {
-            let own = files.get(rank as usize).cloned().unwrap_or_default();
+        for (rank, own) in (0..).zip(&files) {
             let worker = Worker {
                 world,
                 local_rank: rank,
                 attempt,
-                files: &own,
+                files: own,
             };
-            let command = (settings.describe)(&worker).map_err(AgentError::Describe)?;
-            let streams = (settings.streams)(world, rank);
-            for (shown, screen, path) in [
-                (streams.tee_out, Screen::Out, &own.stdout),
-                (streams.tee_err, Screen::Err, &own.stderr),
+            let mut command = (settings.describe)(&worker).map_err(AgentError::Describe)?;
+            let wanted = (settings.streams)(world, rank);
+            let streams = if settings.hang_timeout.is_some() {
+                let beats = own.heartbeat.clone().into_os_string();
+                set(&mut command.env, HEARTBEAT_VARIABLE, beats, true);
+                set(&mut command.env, FAULTHANDLER_VARIABLE, "1".into(), false);
+                through_files(wanted)
+            } else {
+                wanted
+            };
+            for (shown, as_asked, screen, path) in [
+                (streams.tee_out, wanted.tee_out, Screen::Out, &own.stdout),
+                (streams.tee_err, wanted.tee_err, Screen::Err, &own.stderr),
             ] {
                 if shown && !streams.silent && !path.as_os_str().is_empty() {
-                    tee.add(screen, rank, command.header.clone());
+                    // What nobody asked to tee looks as if the worker had written it itself.
+                    let header = if as_asked {
+                        command.header.clone()
+                    } else {
+                        String::new()
+                    };
+                    tee.add(screen, rank, header);
                     follower.add(file_id(screen, rank), path);
                 }
             }
-            specs.push(specification(command, &own, streams)?);
+            specs.push(specification(command, own, streams)?);
         }
+        settings.events.record(&Event::AttemptStarted {
+            attempt,
+            workers: settings.workers,
+        });
         let group = Group::spawn_all(specs)?;
         let pids = group.pids();
+        let mut silence = settings
+            .hang_timeout
+            .map(|timeout| Silence::new(timeout, world.node_rank == 0));
+        for ((local_rank, &pid), own) in (0..).zip(&pids).zip(&files) {
+            let rank = world.first_rank.saturating_add(local_rank);
+            if let Some(silence) = &mut silence {
+                silence.add(rank, local_rank, pid, own);
+            }
+            settings.events.record(&Event::WorkerStarted {
+                attempt,
+                rank,
+                local_rank,
+                pid,
+            });
+        }
         let watch = Watch {
             settings,
+            world,
+            attempt,
+            pids,
+            files,
             group,
             follower,
             tee,
+            silence,
+            silent: Vec::new(),
+            words: None,
             stopping: None,
             failed: false,
             ends: BTreeMap::new(),
         };
-        let (stopping, failed, ends) = watch.run(told).await;
-        let workers = ends
-            .into_iter()
-            .map(|(index, exit)| WorkerEnd {
-                local_rank: u32::try_from(index).unwrap_or(u32::MAX),
-                pid: pids.get(index).copied().unwrap_or_default(),
-                exit,
-                error_file: files
-                    .get(index)
-                    .map(|f| f.error.clone())
-                    .unwrap_or_default(),
-            })
-            .collect();
-        Ok(match (stopping, failed) {
-            (Some(signal), _) => Outcome::Signalled { signal, workers },
-            (None, true) => Outcome::Failed(workers),
-            (None, false) => Outcome::Succeeded(workers),
-        })
+        Ok(watch.run(told).await)
     }
 
     fn filters(&self, attempt: u32, wanted: &[String], name: &str) -> Result<Filters, AgentError> {
@@ -269,13 +323,22 @@ fn file_id(screen: Screen, rank: u32) -> FileId {
     FileId(u64::from(rank) << 1 | u64::from(screen == Screen::Err))
 }
 
-fn of_file(id: FileId) -> (Screen, u32) {
-    let screen = if id.0 & 1 == 1 {
-        Screen::Err
-    } else {
-        Screen::Out
-    };
-    (screen, u32::try_from(id.0 >> 1).unwrap_or(u32::MAX))
+/// Sets a variable; one that is there already only where that is asked for.
+fn set(env: &mut Vec<(OsString, OsString)>, name: &str, value: OsString, replace: bool) {
+    match env.iter_mut().find(|(known, _)| known == name) {
+        Some((_, present)) if replace => *present = value,
+        Some(_) => {}
+        None => env.push((name.into(), value)),
+    }
+}
+
+/// The same streams by way of files: what a worker writes to the launcher's own streams nobody sees.
+fn through_files(streams: Streams) -> Streams {
+    Streams {
+        tee_out: streams.tee_out || !streams.redirect_out,
+        tee_err: streams.tee_err || !streams.redirect_err,
+        ..streams
+    }
 }
 
 fn specification(
@@ -304,113 +367,6 @@ fn specification(
         cpus: command.cpus,
         ..ProcessSpec::new(command.argv, command.env, cwd)
     })
-}
-
-/// One attempt while it runs.
-struct Watch<'a> {
-    settings: &'a Settings,
-    group: Group,
-    follower: Follower,
-    tee: Tee,
-    /// The signal that asked for the end.
-    stopping: Option<i32>,
-    failed: bool,
-    ends: BTreeMap<usize, ExitInfo>,
-}
-
-impl Watch<'_> {
-    async fn run(
-        mut self,
-        told: &mut mpsc::Receiver<Told>,
-    ) -> (Option<i32>, bool, BTreeMap<usize, ExitInfo>) {
-        loop {
-            let due = self.tee.due();
-            tokio::select! {
-                // Ends first: a failing worker stops its peers however much they write.
-                biased;
-                exit = self.group.next_exit() => match exit {
-                    Some((index, exit)) => self.ended(index, exit),
-                    None => break,
-                },
-                Some(told) = told.recv() => self.hear(told),
-                shown = next_shown(&self.tee, &mut self.follower) => self.show(shown),
-                room = held(&self.tee, due) => self.tee.show_held(room),
-            }
-        }
-        // Nobody writes any more: what the files still have is shown.
-        self.follower.finish_all();
-        while !self.follower.is_empty() {
-            let shown = next_shown(&self.tee, &mut self.follower).await;
-            self.show(shown);
-        }
-        self.tee.finish();
-        (self.stopping, self.failed, self.ends)
-    }
-
-    fn ended(&mut self, index: usize, exit: ExitInfo) {
-        if !exit.end.is_success() && !exit.stopped {
-            self.failed = true;
-            if !self.group.is_stopping() {
-                self.group
-                    .stop(Signal::TERM, self.settings.shutdown_timeout);
-            }
-        }
-        self.ends.insert(index, exit);
-    }
-
-    fn hear(&mut self, told: Told) {
-        match told {
-            Told::End(number) => {
-                self.stopping.get_or_insert(number);
-                let signal = Signal::from_named_raw(number).unwrap_or(Signal::TERM);
-                // Asked again, the group kills (D14).
-                self.group.stop(signal, self.settings.shutdown_timeout);
-            }
-            Told::Orphaned => {
-                self.stopping.get_or_insert(Signal::TERM.as_raw());
-                self.group.stop(Signal::TERM, ORPHAN_GRACE);
-            }
-            Told::Forward(number) => {
-                if let Some(signal) = Signal::from_named_raw(number) {
-                    self.group.signal_each(signal);
-                }
-            }
-        }
-    }
-
-    fn show(&mut self, (room, followed): (super::tee::Room, Followed)) {
-        match followed {
-            Followed::Chunk { id, bytes, .. } => {
-                let (screen, rank) = of_file(id);
-                self.tee.feed(room, screen, rank, &bytes);
-            }
-            Followed::Finished { id, .. } | Followed::Failed { id, .. } => {
-                let (screen, rank) = of_file(id);
-                self.tee.end(room, screen, rank);
-            }
-            // What comes after a truncation is shown like everything else.
-            Followed::Grown { .. } | Followed::Truncated { .. } => {}
-        }
-    }
-}
-
-/// The next piece of a worker's output, once there is room for it.
-async fn next_shown(tee: &Tee, follower: &mut Follower) -> (super::tee::Room, Followed) {
-    if follower.is_empty() {
-        std::future::pending::<()>().await;
-    }
-    let room = tee.room().await;
-    (room, follower.next().await)
-}
-
-async fn held(tee: &Tee, due: Option<std::time::Instant>) -> super::tee::Room {
-    match due {
-        Some(due) => {
-            sleep_until(due.into()).await;
-            tee.room().await
-        }
-        None => std::future::pending().await,
-    }
 }
 
 /// The exit code as torchrun has it: minus the signal's number for one that died of it.

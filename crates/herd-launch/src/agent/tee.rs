@@ -149,6 +149,15 @@ impl Tee {
         }
     }
 
+    /// Shows words of the launcher itself between the workers' lines.
+    pub fn say(room: Room, screen: Screen, text: String) {
+        drop(room.0.send(Text {
+            screen,
+            bytes: text.into_bytes(),
+            filtered: Vec::new(),
+        }));
+    }
+
     /// A stream has ended: what is left of it is shown.
     pub fn end(&mut self, room: Room, screen: Screen, rank: u32) {
         if let Some(mut stream) = self.streams.remove(&(screen, rank)) {

@@ -19,7 +19,10 @@ pub enum RendezvousError {
         why: String,
     },
     /// A value of the configuration that cannot be used.
-    #[error("rendezvous configuration {key}={value}: not a number of seconds")]
+    #[error(
+        "rendezvous configuration {key}={value}: not a number of seconds\nhint: write a number from 0 \
+         to 864000, as in join_timeout=600"
+    )]
     Conf {
         /// Its key.
         key: String,
@@ -60,7 +63,10 @@ pub enum RendezvousError {
         source: LinkError,
     },
     /// No port for workers to meet at.
-    #[error("a port for workers to meet at ({address}:{port}): {source}")]
+    #[error(
+        "a port for workers to meet at ({address}:{port}): {source}\nhint: another --master-port, or \
+         find out who has this one (`ss -ltnp`)"
+    )]
     MasterPort {
         /// The address to listen on.
         address: String,
@@ -107,6 +113,14 @@ pub enum RendezvousError {
         endpoint: String,
         /// In what.
         reason: String,
+    },
+    /// The job is over, and well: this node is not needed any more.
+    #[error("rendezvous {id:?} at {endpoint}: the job has finished")]
+    Finished {
+        /// The rendezvous's id.
+        id: String,
+        /// The endpoint.
+        endpoint: String,
     },
     /// The job is over, or cannot go on with a full set of nodes.
     #[error("rendezvous {id:?} at {endpoint} is closed: {reason}")]

@@ -45,6 +45,9 @@ pub(super) enum ToHost {
         port: u16,
         /// Whether the workers here can use a launcher's store.
         has_store: bool,
+        /// What failed here in that round, where [`Self::Restart`] may not have been sent.
+        #[serde(default)]
+        reason: Option<String>,
     },
     /// A worker of mine failed and I will join again; so should all.
     Restart {
@@ -138,7 +141,7 @@ pub(super) enum FromHost {
         node: String,
         reason: String,
     },
-    /// All nodes are done. The last message.
+    /// All nodes of the last round are done. The last message.
     Released,
     /// This node does not fit the others. The last message.
     Unfit {

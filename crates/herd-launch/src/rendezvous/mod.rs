@@ -80,6 +80,8 @@ pub struct Rendezvous {
     /// What one node alone was given before.
     alone: Option<World>,
     warned: bool,
+    /// What failed here since the newest round began.
+    reason: Option<String>,
 }
 
 impl Rendezvous {
@@ -97,6 +99,7 @@ impl Rendezvous {
             master: None,
             alone: None,
             warned: false,
+            reason: None,
         })
     }
 
@@ -132,8 +135,16 @@ impl Rendezvous {
     /// A worker failed here and will be started again: the other nodes begin to stop theirs now.
     /// [`Self::join`] follows once this node's have ended.
     pub fn restart(&mut self, reason: &str) {
-        self.wish(ToHost::Restart {
-            round: self.round,
+        let reason = bounded(reason, MAX_REASON);
+        self.reason = Some(reason.clone());
+        let round = self.round;
+        self.wish(ToHost::Restart { round, reason });
+    }
+
+    /// A worker failed here for good: the other nodes begin to end theirs now, with this reason.
+    /// [`Self::fail`] follows once this node's have ended.
+    pub fn failing(&mut self, reason: &str) {
+        self.wish(ToHost::Failed {
             reason: bounded(reason, MAX_REASON),
         });
     }
@@ -141,9 +152,7 @@ impl Rendezvous {
     /// A worker failed here for good: the other nodes end too, with this reason. Returns when they
     /// have been told, after [`Timeouts::close`] at the latest.
     pub async fn fail(&mut self, reason: &str) {
-        self.wish(ToHost::Failed {
-            reason: bounded(reason, MAX_REASON),
-        });
+        self.failing(reason);
         self.end(self.settings.timeouts.close).await;
     }
 
@@ -291,9 +300,11 @@ impl Rendezvous {
             restarts,
             port,
             has_store: self.settings.has_store,
+            reason: self.reason.clone(),
         });
         let assignment = self.assigned().await?;
         self.round = assignment.round;
+        self.reason = None;
         let is_first = assignment.node_rank == 0;
         let master = match self.settings.backend {
             Backend::Static if is_first => self.door(&assignment).await?,

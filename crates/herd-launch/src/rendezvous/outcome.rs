@@ -135,7 +135,7 @@ pub(super) fn ended(settings: &Settings, end: End) -> RendezvousError {
     };
     match end {
         End::PeerFailed { node, reason } => closed(format!("{node} failed: {reason}")),
-        End::Released => closed("the job has finished".into()),
+        End::Released => RendezvousError::Finished { id, endpoint },
         End::Closed { reason } => closed(reason),
         End::HostLeft => closed("the launcher that served it has ended".into()),
         End::Unfit { reason } => RendezvousError::Unfit {

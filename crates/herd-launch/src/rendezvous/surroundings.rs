@@ -48,7 +48,10 @@ impl Surroundings {
         };
         let herd = || {
             let first = first_line("HERD_NODE_IPS");
-            of("HERD_NODE_RANK", &["HERD_NUM_NODES"], first)
+            let ranks: Option<Found<u32>> = number("HERD_WORLD_SIZE");
+            let found = of("HERD_NODE_RANK", &["HERD_NUM_NODES"], first)?;
+            let nodes = found.nodes.as_ref().map(|nodes| nodes.value);
+            (ranks.is_none() || ranks.map(|ranks| ranks.value) == nodes).then_some(found)
         };
         let skypilot = || {
             let first = first_line("SKYPILOT_NODE_IPS");
@@ -56,14 +59,11 @@ impl Surroundings {
         };
         let slurm = || {
             let tasks = number("SLURM_STEP_NUM_TASKS").map(|tasks: Found<u32>| tasks.value);
-            let nodes = [
-                "SLURM_STEP_NUM_NODES",
-                "SLURM_NNODES",
-                "SLURM_JOB_NUM_NODES",
-            ];
+            // A batch script runs on the first node alone, whatever it was given.
+            let nodes = ["SLURM_STEP_NUM_NODES"];
             let found = of("SLURM_NODEID", &nodes, first_of_slurm(&variable))?;
             let count = found.nodes.as_ref().map(|nodes| nodes.value);
-            (tasks.is_none() || tasks == count).then_some(found)
+            (tasks.is_some() && tasks == count).then_some(found)
         };
         let open_mpi = || {
             let per_node: Found<u32> = number("OMPI_COMM_WORLD_LOCAL_SIZE")?;
@@ -71,8 +71,11 @@ impl Surroundings {
             found.filter(|_| per_node.value == 1)
         };
         let kubernetes = || of("JOB_COMPLETION_INDEX", &[], None);
-        herd()
-            .or_else(skypilot)
+        if variable("HERD_NODE_RANK").is_some() {
+            // The others were set around it, or by it for programs that know no other.
+            return herd().unwrap_or_default();
+        }
+        skypilot()
             .or_else(slurm)
             .or_else(open_mpi)
             .or_else(kubernetes)
@@ -133,8 +136,7 @@ mod tests {
         );
         assert_eq!(read(&step), expected);
         let batch = [("SLURM_NODEID", "0"), ("SLURM_NNODES", "2")];
-        let expected = (Some((0, "SLURM_NODEID")), Some((2, "SLURM_NNODES")), None);
-        assert_eq!(read(&batch), expected);
+        assert_eq!(read(&batch), (None, None, None), "a script of one node");
     }
 
     #[test]
@@ -153,6 +155,14 @@ mod tests {
             ])
         };
         assert_eq!(mpi("2"), (None, None, None));
+        let ranks = [
+            ("HERD_NODE_RANK", "1"),
+            ("HERD_NUM_NODES", "2"),
+            ("HERD_WORLD_SIZE", "8"),
+            ("SKYPILOT_NODE_RANK", "1"),
+            ("SKYPILOT_NUM_NODES", "2"),
+        ];
+        assert_eq!(read(&ranks), (None, None, None));
         let expected = (
             Some((1, "OMPI_COMM_WORLD_RANK")),
             Some((2, "OMPI_COMM_WORLD_SIZE")),

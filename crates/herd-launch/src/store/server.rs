@@ -47,13 +47,23 @@ impl Server {
     ///
     /// To be called inside a tokio runtime, before any worker starts: the port is taken from then on.
     pub fn bind(addresses: &[IpAddr], port: u16, options: Options) -> Result<Self, BindError> {
-        let listeners = listen(addresses, port)?;
-        let addresses: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
-        let addresses = addresses.map_err(|source| BindError::Listen {
+        Self::over(listen(addresses, port)?, options).map_err(|source| BindError::Listen {
             address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
             source,
-        })?;
-        let port = addresses.first().map_or(port, SocketAddr::port);
+        })
+    }
+
+    /// Serves at a port that was taken before: a socket that listens and does not block.
+    ///
+    /// To be called inside a tokio runtime, before any worker starts.
+    pub fn of(listener: std::net::TcpListener, options: Options) -> io::Result<Self> {
+        Self::over(vec![TcpListener::from_std(listener)?], options)
+    }
+
+    fn over(listeners: Vec<TcpListener>, options: Options) -> io::Result<Self> {
+        let addresses: io::Result<Vec<_>> = listeners.iter().map(TcpListener::local_addr).collect();
+        let addresses = addresses?;
+        let port = addresses.first().map_or(0, SocketAddr::port);
         let shared_options = Arc::new(options.clone());
         let (shared, notices) = Shared::new(options);
         let mut tasks = JoinSet::new();

@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::time::Duration;
 
 use herd_core::exit::{self, ProcessEnd};
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal as NixSignal};
@@ -191,6 +192,28 @@ pub fn block_signals(signals: &[NixSignal]) -> io::Result<SigSet> {
 /// Restores a mask that [`block_signals`] returned. For programs.
 pub fn unblock_signals(mask: &SigSet) -> io::Result<()> {
     Ok(mask.thread_set_mask()?)
+}
+
+/// Waits for one of these signals, which must be blocked, and takes it; `None` when `bound` has passed
+/// without any. For programs.
+pub fn wait_for_signal(signals: &SigSet, bound: Option<Duration>) -> io::Result<Option<NixSignal>> {
+    let Some(bound) = bound else {
+        return Ok(Some(signals.wait()?));
+    };
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(bound.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: bound.subsec_nanos().into(),
+    };
+    // SAFETY: the set and the time are valid for the whole call, and nothing is written.
+    let number =
+        unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), &raw const timeout) };
+    if number >= 0 {
+        return Ok(Some(NixSignal::try_from(number)?));
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        error => Err(error),
+    }
 }
 
 /// Whether this process ignores a signal, as one does that was started by nohup.

@@ -3,12 +3,14 @@
 //! files ([`failure`], [`parent_copy`]) and the reading of a sysfs tree ([`numa`]).
 
 pub mod command;
+pub mod events;
 pub mod failure;
 pub mod flags;
 pub mod macros;
 pub mod mask;
 pub mod numa;
 pub mod parent_copy;
+pub mod place;
 pub mod report;
 pub mod run;
 pub mod worker_env;

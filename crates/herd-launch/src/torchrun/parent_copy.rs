@@ -5,8 +5,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::failure::ProcessFailure;
 use crate::error_file::{ErrorFileProblem, read_bytes};
@@ -63,6 +64,23 @@ pub fn copy_to_parent(root: &ProcessFailure, parent: &Path) -> Result<bool, Copy
     Ok(true)
 }
 
+/// Writes an error of the launcher itself where its own parent looks for one, in the form of an error
+/// file. Nothing where that is no regular file.
+pub fn record(parent: &Path, message: &str) -> Result<(), CopyError> {
+    let occupied = fs::symlink_metadata(parent).is_ok_and(|found| !found.is_file());
+    if parent.as_os_str().is_empty() || occupied {
+        return Ok(());
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = now.map_or(0, |now| now.as_secs());
+    let extra = json!({ "py_callstack": message, "timestamp": seconds.to_string() });
+    let content = json!({ "message": { "message": message, "extraInfo": extra } });
+    replace(parent, content.to_string().as_bytes()).map_err(|source| CopyError::Write {
+        path: parent.to_owned(),
+        source,
+    })
+}
+
 fn with_exit_code(mut content: Value, exit_code: i32) -> Value {
     let message = content.get_mut("message").and_then(Value::as_object_mut);
     if let Some(message) = message
@@ -94,8 +112,6 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use herd_core::exit::ProcessEnd;
 
     use super::*;

@@ -308,6 +308,7 @@ impl ArrayQueue {
                 log_bytes: None,
                 stopped: true,
                 again: false,
+                out_of_memory: false,
             }
         };
         ran.into_iter().map(end_of).collect()

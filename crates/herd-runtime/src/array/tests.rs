@@ -25,6 +25,7 @@ fn ended(index: u32, attempt: u32, code: u8) -> TaskResult {
         log_bytes: Some(10),
         stopped: false,
         again: false,
+        out_of_memory: false,
     }
 }
 

@@ -1,10 +1,9 @@
 //! The coordinator's decisions, told as stories of messages, losses and time.
 
-use std::collections::BTreeMap;
-
 use herd_core::JobId;
 use herd_core::exit::ProcessEnd;
-use herd_core::spec::{Command, JobType, Launcher, Resources};
+use herd_core::plan::{self, BackendFacts, Submission};
+use herd_core::spec::{Command, JobSpec, JobType};
 use herd_core::units::Span;
 
 use super::*;
@@ -15,35 +14,13 @@ mod services;
 const GANG_MS: u64 = 10_000;
 
 fn plan() -> Plan {
-    Plan {
-        format: 1,
-        job: JobId::generate(),
-        name: "job".to_owned(),
-        attempt: 1,
-        generation: 1,
-        backend: "local".to_owned(),
-        job_type: JobType::Command,
-        launcher: Launcher::Herd,
+    let spec = JobSpec {
         nodes: 2,
-        ranks_per_node: 1,
-        procs_per_node: 1,
-        resources: Resources::default(),
-        walltime: None,
-        grace: Span::from_secs(10),
-        workdir: "/".to_owned(),
-        inherit_env: true,
-        env: BTreeMap::new(),
-        secret_names: Vec::new(),
-        setup: None,
         run: Some(Command::Argv(vec!["true".to_owned()])),
-        login_shell: false,
-        checkpoint: None,
-        retry: None,
-        array: None,
-        after: Vec::new(),
-        priority: 50,
-        shared_home: true,
-    }
+        ..JobSpec::default()
+    };
+    let submission = Submission::first(JobId::generate(), "/");
+    plan::plan(&spec, &BackendFacts::local(8, 0), submission).unwrap()
 }
 
 fn hello(node: &str) -> Hello {
@@ -406,6 +383,7 @@ fn array_in_a_pause() -> Coordinator {
         log_bytes: None,
         stopped: false,
         again: false,
+        out_of_memory: false,
     };
     coordinator.tasks_ended(0, vec![task(0, 75)], 1000);
     coordinator.tasks_ended(1, vec![task(1, 0)], 1000);

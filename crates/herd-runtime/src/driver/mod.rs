@@ -23,15 +23,18 @@ use herd_link::message::{Assign, FromCoordinator};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use self::attempt::{Attempt, DriverError, NodePlan, asked_by_signal};
-use self::attempt::{executor_argv, limit_memory};
+pub use self::attempt::{
+    Asking, Attempt, DriverError, ExecutorStart, IsPreempted, NodePlan, asked_by_signal,
+};
+use self::attempt::{all_executors_log, executor_log, start_executors};
 use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
-use crate::executors::{Executors, Launch};
+use crate::executors::{Ended, Executors};
 use crate::guard;
+use crate::last_resort::{GRACE, LastResort};
 use crate::log_files::LogFiles;
 pub use crate::merge::LogGrown;
 use crate::merge::Merger;
@@ -48,8 +51,10 @@ const RELEASE_BOUND: Duration = Duration::from_secs(3);
 const OTHER_RELEASE: &str =
     "its executor is of another release: install herd and herd-node together";
 
-/// What ranks get between TERM and KILL when the guard has died, milliseconds.
-const ORPHAN_GRACE_MS: u64 = 1000;
+/// The same where the guard has died (I5).
+const ORPHANED_RELEASE_BOUND: Duration = Duration::from_millis(300);
+/// How long executors may take then to tell that all they had started was killed.
+const ORPHANED_EXECUTORS: Duration = Duration::from_millis(400);
 
 /// Who a connection belongs to.
 #[derive(Clone, Copy)]
@@ -59,7 +64,7 @@ enum Peer {
 }
 
 /// Drives one attempt to its one terminal record (I1). Signals count as requests to cancel.
-pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
+pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
     let clock = Clock::start();
     let channel = Channel {
         job: attempt.plan.job.to_string(),
@@ -77,18 +82,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
     let reserve = attempt.dir.reserve();
-    let mut launches = Vec::new();
-    for node in &attempt.nodes {
-        launches.push(Launch {
-            node: node.name.clone(),
-            argv: executor_argv(&attempt, address, &node.name),
-            log: executor_log(&attempt.dir, &node.name),
-            pass_stdin: attempt.pass_stdin,
-            cgroup: limit_memory(&attempt.plan, node)?,
-        });
-    }
-    let executors = Executors::start(launches)
-        .map_err(|(node, source)| DriverError::Executor { node, source })?;
+    let executors = start_executors(&mut attempt, address)?;
     let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let files = LogFiles::new(attempt.dir.clone(), names.clone());
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
@@ -130,6 +124,9 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         records: Records::new(attempt.warn),
+        is_preempted: attempt.is_preempted,
+        asking: None,
+        last_resort: LastResort::default(),
         end: None,
     };
     driver.drive(signals, reserve).await
@@ -162,6 +159,10 @@ struct Driver {
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     records: Records,
+    is_preempted: Option<IsPreempted>,
+    /// Whether a signal that has come means a preemption, while it is being found out.
+    asking: Option<Asking>,
+    last_resort: LastResort,
     end: Option<AttemptEnd>,
 }
 
@@ -178,7 +179,12 @@ impl Driver {
             if let Some(end) = self.end.take() {
                 self.flush_tasks();
                 self.merger.finish(self.clock.now_ms());
-                self.executors.finish(RELEASE_BOUND).await;
+                let (bound, grace) = if guard::guard_is_gone() {
+                    (ORPHANED_RELEASE_BOUND, Duration::ZERO)
+                } else {
+                    (RELEASE_BOUND, GRACE)
+                };
+                self.executors.finish(bound, grace).await;
                 self.remove_left();
                 reserve.release();
                 match self.dir.write_end(&end, self.durability) {
@@ -204,13 +210,24 @@ impl Driver {
                     self.feed_followers();
                 }
                 asked = signals.asked() => self.asked(asked),
-                (node, how) = self.executors.next_exit() => {
-                    let how = self.with_last_words(node, how);
-                    self.coordinator.lost(node, &how, self.clock.now_ms());
+                (ended, how) = self.executors.next_exit() => {
+                    self.executor_ended(ended, how);
                     self.executors.end_orphans();
+                }
+                preempted = answer(&mut self.asking) => {
+                    self.coordinator.decide(preempted, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
+                }
+                () = self.last_resort.due() => {
+                    // They tell how the ranks have ended, and remove what is to be removed.
+                    let spared = if self.last_resort.lasts() < ORPHANED_EXECUTORS {
+                        self.executors.living()
+                    } else {
+                        Vec::new()
+                    };
+                    self.last_resort.kill(&spared);
                 }
                 _ = beat.tick() => {
                     for &id in self.node_connections.values() {
@@ -224,14 +241,23 @@ impl Driver {
         }
     }
 
-    /// What a dead executor wrote last, besides how it ended.
-    fn with_last_words(&self, node: usize, how: String) -> String {
-        let Some(node) = self.nodes.get(node) else {
-            return how;
-        };
-        match last_lines(&executor_log(&self.dir, &node.name)).last() {
-            Some(line) => format!("{how}: {line}"),
-            None => how,
+    /// An executor has ended, or what had started them all: then those that have not said so before are
+    /// lost.
+    fn executor_ended(&mut self, ended: Ended, how: String) {
+        let now = self.clock.now_ms();
+        match ended {
+            Ended::Node(node) => {
+                let log = self.nodes.get(node);
+                let log = log.map(|node| executor_log(&self.dir, &node.name));
+                let how = with_last_words(log, how);
+                self.coordinator.lost(node, &how, now);
+            }
+            Ended::All => {
+                let how = with_last_words(Some(all_executors_log(&self.dir)), how);
+                for node in 0..self.nodes.len() {
+                    self.coordinator.lost(node, &how, now);
+                }
+            }
         }
     }
 
@@ -241,7 +267,19 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                let grace_ms = guard::guard_is_gone().then_some(ORPHAN_GRACE_MS);
+                if let Some(IsPreempted(ask)) = self.is_preempted.take() {
+                    self.asking = Some(ask());
+                    self.coordinator.leave_undecided();
+                } else if self.asking.is_some() {
+                    // The batch system asks every process, not twice.
+                    return;
+                }
+                let orphaned = guard::guard_is_gone();
+                let grace = u64::try_from(GRACE.as_millis()).unwrap_or(0);
+                let grace_ms = orphaned.then_some(grace);
+                if orphaned && !self.last_resort.is_set() {
+                    self.last_resort = LastResort::after_grace();
+                }
                 self.coordinator.cancel(signal, grace_ms, code, &by, now);
             }
             Asked::Pause => {
@@ -272,6 +310,7 @@ impl Driver {
                     if let Some(id) = self.node_connections.remove(&node) {
                         self.connections.close(id);
                     }
+                    self.executors.give_up(node);
                     // One whose connection broke before has no end to be told of.
                     self.sessions_lost(node, "it was given up");
                 }
@@ -351,7 +390,21 @@ impl Driver {
     }
 }
 
-/// Where an executor's own messages go.
-fn executor_log(dir: &AttemptDir, node: &str) -> PathBuf {
-    dir.path().join("nodes").join(node).join("executor.log")
+/// The answer to a question under way; pends where there is none. Cancel-safe.
+async fn answer(asking: &mut Option<Asking>) -> bool {
+    let Some(question) = asking else {
+        return std::future::pending().await;
+    };
+    let answer = question.as_mut().await;
+    *asking = None;
+    answer
+}
+
+/// What a dead executor wrote last, besides how it ended.
+fn with_last_words(log: Option<PathBuf>, how: String) -> String {
+    let lines = log.map(|log| last_lines(&log)).unwrap_or_default();
+    match lines.last() {
+        Some(line) => format!("{how}: {line}"),
+        None => how,
+    }
 }

@@ -16,13 +16,13 @@ use herd_launch::cgroup::MemoryWatch;
 use herd_launch::{Output, Pid, ProcessSpec, SpawnError, Stdin};
 use herd_link::message::{Assign, Phase};
 use thiserror::Error;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::launch::{self, Files, Hosts};
 use super::place::{Place, PlaceError, one_machine};
 use super::ranks::{RankEvent, Ranks};
 use super::wire::RankCommand;
-use crate::clock::Clock;
+use crate::clock::{Clock, until};
 use crate::command;
 use crate::environment::{self, Meeting};
 use crate::inherited::complete;
@@ -405,13 +405,6 @@ impl MpiRun {
             start_error,
             ..RankResult::ended(rank, self.node, end, self.clock.now_ms())
         }
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

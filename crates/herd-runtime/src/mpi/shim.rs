@@ -18,12 +18,12 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::library::{self, Family};
 use super::place::socket_name;
 use super::wire::{self, FromShim, Lines, RankCommand, ToShim};
-use crate::clock::Clock;
+use crate::clock::{Clock, until};
 
 /// Bound on reaching the node's executor, which may still be preparing, and on its answer.
 const EXECUTOR_BOUND: Duration = Duration::from_secs(10);
@@ -193,7 +193,7 @@ impl Executor {
                     }
                     None => break,
                 },
-                () = at(began, look) => {
+                () = until(look.map(|&after| began + after)) => {
                     look = looks.next();
                     wrong = number(pid).and_then(|pid| library::mismatch(pid, launcher));
                     if wrong.is_some() {
@@ -225,14 +225,6 @@ impl Executor {
     /// The executor may be gone; the rank's end still is mpirun's to know.
     async fn tell(&mut self, message: FromShim) {
         drop(wire::write(&mut self.write, &message).await);
-    }
-}
-
-/// Some time after the beginning; never where none is given.
-async fn at(began: Instant, after: Option<&Duration>) {
-    match after {
-        Some(&after) => sleep_until(began + after).await,
-        None => std::future::pending().await,
     }
 }
 

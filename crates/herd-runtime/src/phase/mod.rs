@@ -270,11 +270,11 @@ impl PhaseRun {
         self.launcher.take()
     }
 
-    /// Ends everything now, bounded by `grace` and the time that killing takes.
+    /// Ends the processes now, bounded by `grace` and the time that killing takes; what they leave
+    /// behind outside their groups is the caller's to end.
     pub(crate) async fn end(&mut self, signal: i32, grace: Duration) {
         self.stop(signal, grace);
         while self.group.next_exit().await.is_some() {}
-        end_leftovers(&[]);
     }
 
     /// Ends what the processes left behind; where that is nothing, as nearly always, there is no
@@ -282,7 +282,9 @@ impl PhaseRun {
     fn sweep(&mut self) {
         let spared = std::mem::take(&mut self.spared);
         if tree::has_children() {
-            self.stage = Stage::Sweeping(spawn_blocking(move || end_leftovers(&spared)));
+            self.stage = Stage::Sweeping(spawn_blocking(move || {
+                end_leftovers(&spared, LEFTOVER_GRACE);
+            }));
         } else {
             self.drain();
         }
@@ -376,7 +378,8 @@ impl PhaseRun {
 }
 
 /// Ends what ranks left behind outside their process groups. All ranks have been reaped, so every
-/// child of this process but those spared is such an orphan.
-pub(crate) fn end_leftovers(spared: &[Pid]) {
-    tree::end_all_children(spared, LEFTOVER_GRACE, LEFTOVER_BOUND);
+/// child of this process but those spared is such an orphan. `grace` is what they get between TERM and
+/// KILL.
+pub(crate) fn end_leftovers(spared: &[Pid], grace: Duration) {
+    tree::end_all_children(spared, grace, LEFTOVER_BOUND);
 }

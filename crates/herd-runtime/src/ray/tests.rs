@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use herd_core::JobId;
-use herd_core::spec::{Command, JobType, Launcher, Resources};
-use herd_core::units::{Bytes, Span};
-
-use herd_core::plan::Plan;
+use herd_core::plan::{self, BackendFacts, Submission};
+use herd_core::spec::{Command, JobSpec, JobType};
+use herd_core::units::Bytes;
 
 use super::directory::Directory;
 use super::*;
@@ -19,36 +18,15 @@ const MACHINE: Machine = Machine {
 
 fn assign(node: u32, addresses: &[&str]) -> Assign {
     let nodes = u32::try_from(addresses.len()).unwrap();
+    let spec = JobSpec {
+        job_type: JobType::Ray,
+        nodes,
+        run: Some(Command::Argv(vec!["true".to_owned()])),
+        ..JobSpec::default()
+    };
+    let submission = Submission::first(JobId::generate(), "/");
     Assign {
-        plan: Plan {
-            format: 1,
-            job: JobId::generate(),
-            name: "job".to_owned(),
-            attempt: 1,
-            generation: 1,
-            backend: "local".to_owned(),
-            job_type: JobType::Ray,
-            launcher: Launcher::Herd,
-            nodes,
-            ranks_per_node: 1,
-            procs_per_node: 1,
-            resources: Resources::default(),
-            walltime: None,
-            grace: Span::from_secs(10),
-            workdir: "/".to_owned(),
-            inherit_env: true,
-            env: BTreeMap::new(),
-            secret_names: Vec::new(),
-            setup: None,
-            run: Some(Command::Argv(vec!["true".to_owned()])),
-            login_shell: false,
-            checkpoint: None,
-            retry: None,
-            array: None,
-            after: Vec::new(),
-            priority: 50,
-            shared_home: true,
-        },
+        plan: plan::plan(&spec, &BackendFacts::local(8, 0), submission).unwrap(),
         node,
         first_rank: node,
         node_names: (0..nodes).map(|index| format!("node{index}")).collect(),

@@ -154,6 +154,11 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (&["ps", "jobs", "queue", "squeue"], "`herd ls` lists jobs"),
     (
+        &["rerun", "restart", "resubmit", "requeue", "resume"],
+        "give `herd run` or `herd submit` the file or the command again; `retry` in a job file does \
+         so by itself",
+    ),
+    (
         &["rm", "remove", "delete", "del", "prune", "clean"],
         "`herd gc` removes jobs that have ended, `herd cancel JOB` asks one to end",
     ),

@@ -43,7 +43,7 @@ pub(crate) struct JobArgs {
     /// GPUs, per node, with or without a type: `4`, `h800:4`
     #[arg(long, value_name = "[TYPE:]N", help_heading = "Size")]
     pub(crate) gpus: Option<String>,
-    /// Time limit such as `90m`, `2h` or `1-02:00:00`, per job
+    /// Time limit of each attempt: `90m`, `2h`, `1-02:00:00`
     #[arg(short, long, value_name = "TIME", help_heading = "Size")]
     pub(crate) time: Option<String>,
 

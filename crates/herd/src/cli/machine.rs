@@ -45,6 +45,14 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
+/// `herd selectors`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SelectorsArgs {
+    /// Only jobs that have not ended
+    #[arg(long)]
+    pub(crate) active: bool,
+}
+
 /// `herd man`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "To read pages as `man herd-run`:\n  \

@@ -130,6 +130,9 @@ pub(crate) enum Command {
     /// Start and supervise workers on this node: torchrun's command line, for any program
     #[command(disable_help_flag = true)]
     Launch(machine::RawArgs),
+    /// What can stand where a job is named (for completion scripts)
+    #[command(hide = true)]
+    Selectors(machine::SelectorsArgs),
     /// Run one node of a job (started by a driver)
     #[command(hide = true)]
     Executor(machine::RawArgs),
@@ -142,6 +145,9 @@ pub(crate) enum Command {
     /// Be the parent of one MPI rank
     #[command(hide = true, disable_help_flag = true)]
     Shim(machine::RawArgs),
+    /// Ask NVIDIA's library for GPUs, in a process of its own
+    #[command(hide = true)]
+    Nvml,
 }
 
 #[cfg(test)]
@@ -188,7 +194,7 @@ mod tests {
             ("cpus", "per node"),
             ("mem", "per node"),
             ("gpus", "per node"),
-            ("time", "per job"),
+            ("time", "of each attempt"),
         ] {
             let arg = run.get_arguments().find(|arg| arg.get_id() == id).unwrap();
             let help = arg.get_help().unwrap().to_string();

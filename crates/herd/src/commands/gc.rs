@@ -10,6 +10,7 @@ use crate::cli::Format;
 use crate::cli::machine::GcArgs;
 use crate::error::{ExpectedError, count};
 use crate::jobs;
+use crate::printer::table::Column;
 use crate::printer::{Printer, Row};
 use crate::text;
 
@@ -24,12 +25,12 @@ struct Doomed {
 }
 
 impl Row for Doomed {
-    const COLUMNS: &'static [(&'static str, bool)] = &[
-        ("ID", false),
-        ("ENDED", false),
-        ("SIZE", false),
-        ("REMOVED", false),
-        ("FULL ID", true),
+    const COLUMNS: &'static [Column] = &[
+        Column::new("ID"),
+        Column::new("ENDED"),
+        Column::new("SIZE"),
+        Column::new("REMOVED"),
+        Column::wide("FULL ID"),
     ];
 
     fn cells(&self) -> Vec<String> {

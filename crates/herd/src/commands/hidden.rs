@@ -1,8 +1,9 @@
-//! The commands that backends start: `executor`, `driver`, `rsh`, `shim`.
+//! The commands that herd itself starts: `executor`, `driver`, `rsh`, `shim`, `nvml`.
 
 use super::Outcome;
 use crate::backend_local;
 use crate::cli::machine::RawArgs;
+use crate::printer::Printer;
 
 /// Runs one node of a job.
 pub(crate) fn executor(args: &RawArgs) -> Outcome {
@@ -22,4 +23,12 @@ pub(crate) fn rsh(args: &RawArgs) -> Outcome {
 /// Is the parent of one MPI rank.
 pub(crate) fn shim(args: &RawArgs) -> Outcome {
     backend_local::shim(&args.args)
+}
+
+/// Says which GPUs NVIDIA's library knows, to whoever started this process for it.
+pub(crate) fn nvml(printer: &mut Printer) -> u8 {
+    for uuid in herd_launch::accelerators::nvml::list() {
+        printer.line(&uuid);
+    }
+    0
 }

@@ -12,8 +12,10 @@ mod logs;
 mod ls;
 mod man;
 mod places;
+mod remote;
 mod render;
 mod run;
+mod selectors;
 mod status;
 mod submit;
 mod wait;
@@ -43,15 +45,17 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Cancel(args) => cancel::run(&args, home, printer),
         Command::Why(args) => why::run(&args, home, printer),
         Command::Exec(args) => exec::run(&args, home, printer),
-        Command::Render(args) => render::run(&args, printer),
+        Command::Render(args) => render::run(&args, home, printer),
         Command::Doctor(args) => doctor::run(&args, home, printer),
         Command::Gc(args) => gc::run(&args, home, printer),
         Command::Completions(args) => Ok(completions::run(&args, printer)),
+        Command::Selectors(args) => selectors::run(&args, home, printer),
         Command::Man(args) => man::run(&args, printer),
         Command::Executor(args) => hidden::executor(&args),
         Command::Driver(args) => hidden::driver(&args),
         Command::Rsh(args) => hidden::rsh(&args),
         Command::Shim(args) => hidden::shim(&args),
+        Command::Nvml => Ok(hidden::nvml(printer)),
         Command::Launch(args) => Ok(herd_runtime::launch::run(&args.args)),
     }
 }

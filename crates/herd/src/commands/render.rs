@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use herd_core::JobId;
 use herd_core::plan::Plan;
@@ -9,6 +10,8 @@ use herd_core::spec::{Command, JobType, ProcsPerNode, Retry, RetryOn, SetupOn};
 use serde_json::{Value, json};
 
 use super::Outcome;
+use crate::backend_slurm;
+use crate::backends::Place;
 use crate::cli::Format;
 use crate::cli::job::RenderArgs;
 use crate::error::ExpectedError;
@@ -18,17 +21,24 @@ use crate::jobs;
 use crate::printer::{Printer, yaml};
 
 /// Shows the plan.
-pub(crate) fn run(args: &RenderArgs, printer: &mut Printer) -> Outcome {
-    let input = job_input::read(&args.job)?;
+pub(crate) fn run(args: &RenderArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let input = job_input::read(&args.job, home)?;
     for warning in &input.warnings {
         printer.warn(warning);
     }
     for note in &input.notes {
         printer.note(note);
     }
-    let plan = input.plan(JobId::generate(), input.spec.after.clone())?;
+    let plan = input.plan(JobId::generate())?;
     let notes = input.plan_notes();
     match args.output.output {
+        Format::Table | Format::Wide if matches!(input.place, Place::Slurm(_)) => {
+            for note in &notes {
+                printer.note(note);
+            }
+            let home = jobs::open_home(home)?;
+            printer.data(backend_slurm::script(&home, &input, &plan)?.as_bytes());
+        }
         Format::Table | Format::Wide => {
             let text = people(&plan, &input, &notes);
             printer.data(text.as_bytes());

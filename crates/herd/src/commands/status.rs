@@ -5,6 +5,7 @@ use std::path::Path;
 
 use herd_core::result::Failure;
 use herd_core::sentence;
+use herd_core::spec::Command;
 use herd_core::state::AttemptState;
 use herd_jobdir::status::{NodeStatus, RankStatus, TaskOverview};
 use serde::Serialize;
@@ -13,8 +14,8 @@ use super::Outcome;
 use crate::cli::query::StatusArgs;
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job, JobRow};
-use crate::printer::Printer;
-use crate::printer::table::{Table, state_color};
+use crate::printer::table::{Column, Table, state_color};
+use crate::printer::{Look, Printer};
 use crate::report::{self, Context};
 use crate::text;
 
@@ -52,8 +53,13 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
     let home = jobs::open_home(home)?;
     let job = jobs::open(&home, &args.job)?;
     let context = job.report_context(printer.out_color());
+    let mut row = job.row();
+    row.why = job.why();
+    if let Some(command) = whole_command(&job) {
+        row.command = command;
+    }
     let detail = Detail {
-        job: job.row(),
+        job: row,
         failure: job.status.failure.as_ref(),
         tasks: job.tasks()?,
         attempts: attempts(&job, &context)?,
@@ -64,10 +70,42 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
         directory: job.dir.path().display().to_string(),
         log: job.log_path(),
     };
-    printer.one(&detail, &detail.job.id, args.output.output, |color| {
-        people(&detail, &context, color)
+    printer.one(&detail, &detail.job.id, args.output.output, |look| {
+        people(&detail, &context, look)
     })?;
     Ok(0)
+}
+
+/// The whole of the command; lists have its first line.
+fn whole_command(job: &Job) -> Option<String> {
+    // Every attempt runs what the first one does. Without its plan, what lists have will do.
+    let plan = job.dir.attempt(1).read_plan().ok().flatten()?;
+    Some(match plan.run? {
+        Command::Shell(text) => text,
+        Command::Argv(words) => words.join(" "),
+    })
+}
+
+/// The command as a value of the table: its first line, and how many there are besides.
+fn command_lines(command: &str, look: Look) -> String {
+    let mut lines = command.trim_end().lines();
+    let mut shown = lines.next().map(report::clean).unwrap_or_default();
+    if look.wide {
+        for line in lines {
+            let line = format!("{:<10} {}", "", report::clean(line));
+            shown.push('\n');
+            shown.push_str(line.trim_end());
+        }
+        return shown;
+    }
+    match lines.count() {
+        0 => {}
+        more => {
+            let more = crate::error::count(more, "more line");
+            write!(shown, " … and {more}").expect("a String takes all");
+        }
+    }
+    shown
 }
 
 fn attempts(job: &Job, context: &Context) -> Result<Vec<Attempt>, ExpectedError> {
@@ -91,26 +129,33 @@ fn attempts(job: &Job, context: &Context) -> Result<Vec<Attempt>, ExpectedError>
     Ok(attempts)
 }
 
-fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
+/// A name and its value, which is text from outside.
+fn field(out: &mut String, name: &str, value: &str) {
+    lines(out, name, &report::clean(value));
+}
+
+/// A name and its value, which may be several lines and is fit to be shown.
+fn lines(out: &mut String, name: &str, value: &str) {
+    writeln!(out, "{:<10} {value}", format!("{name}:")).expect("a String takes everything");
+}
+
+fn people(detail: &Detail<'_>, context: &Context, look: Look) -> String {
     let mut out = String::new();
     let job = &detail.job;
     let now = text::now_ms();
-    let mut field = |name: &str, value: &str| {
-        writeln!(out, "{:<10} {}", format!("{name}:"), report::clean(value))
-            .expect("a String takes everything");
-    };
-    field("Job", &format!("{} ({})", job.name, job.id));
-    field("State", &job.state);
+    field(&mut out, "Job", &format!("{} ({})", job.name, job.id));
+    field(&mut out, "State", &job.state);
     match (detail.failure, &job.why) {
-        (Some(failure), _) => field("Why", &report::failure_sentence(failure, context)),
-        (None, Some(why)) => field("Why", why),
+        (Some(failure), _) => field(&mut out, "Why", &report::failure_sentence(failure, context)),
+        (None, Some(why)) => field(&mut out, "Why", why),
         (None, None) => {}
     }
     if let Some(note) = &context.note {
-        field("Note", note);
+        field(&mut out, "Note", note);
     }
     let kind = jobs::type_name(job.job_type);
     field(
+        &mut out,
         "Type",
         &format!(
             "{kind}, {} on {}",
@@ -119,40 +164,41 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
         ),
     );
     if !job.command.is_empty() {
-        field("Command", &job.command);
+        let shown = command_lines(&job.command, look);
+        lines(&mut out, "Command", &shown);
     }
-    field("Submitted", &text::moment(job.created_ms));
+    field(&mut out, "Submitted", &text::moment(job.created_ms));
     if let Some(started) = job.started_ms {
-        field("Started", &text::moment(started));
+        field(&mut out, "Started", &text::moment(started));
     }
     if let Some(ended) = job.ended_ms {
-        field("Ended", &text::moment(ended));
+        field(&mut out, "Ended", &text::moment(ended));
     }
     if let Some(time) = job.time(now) {
-        field("Time", &time);
+        field(&mut out, "Time", &time);
     }
     if let Some(code) = job.exit_code {
-        field("Exit code", &code.to_string());
+        field(&mut out, "Exit code", &code.to_string());
     }
     if let Some(tasks) = &detail.tasks {
-        field("Tasks", &task_counts(tasks));
+        field(&mut out, "Tasks", &task_counts(tasks));
         for (name, list) in [
             ("Failed", &tasks.failed_tasks),
             ("Stopped", &tasks.stopped_tasks),
             ("Unstarted", &tasks.not_started_tasks),
         ] {
             match list.as_ref().map(report::task_list) {
-                Some(Ok(list)) => field(name, &list),
-                Some(Err(list)) => field(name, &format!("{list} (-o json has all)")),
+                Some(Ok(list)) => field(&mut out, name, &list),
+                Some(Err(list)) => field(&mut out, name, &format!("{list} (-o json has all)")),
                 None => {}
             }
         }
     }
-    field("Log", &detail.log);
+    field(&mut out, "Log", &detail.log);
     for warning in detail.warnings {
-        field("Warning", warning);
+        field(&mut out, "Warning", warning);
     }
-    if color {
+    if look.color {
         let state = format!("{}{}\x1b[0m", state_color(&job.state), job.state);
         out = out.replacen(
             &format!("State:     {}", job.state),
@@ -162,15 +208,15 @@ fn people(detail: &Detail<'_>, context: &Context, color: bool) -> String {
     }
     if detail.attempts.len() > 1 {
         out.push('\n');
-        out.push_str(&attempt_table(&detail.attempts).render(color));
+        out.push_str(&attempt_table(&detail.attempts).render(look));
     }
     if !detail.node_list.is_empty() {
         out.push('\n');
-        out.push_str(&node_table(detail.node_list).render(color));
+        out.push_str(&node_table(detail.node_list).render(look));
     }
     if !detail.rank_list.is_empty() {
         out.push('\n');
-        out.push_str(&rank_table(detail.rank_list, context).render(color));
+        out.push_str(&rank_table(detail.rank_list, context).render(look));
         if detail.rank_list.len() > MAX_RANKS {
             let more = detail.rank_list.len() - MAX_RANKS;
             writeln!(out, "({more} more ranks; -o json has them)").expect("a String takes all");
@@ -198,10 +244,10 @@ fn task_counts(tasks: &TaskOverview) -> String {
 fn attempt_table(attempts: &[Attempt]) -> Table {
     let mut table = Table::new(
         &[
-            ("ATTEMPT", false),
-            ("STATE", false),
-            ("EXIT", false),
-            ("WHY", false),
+            Column::new("ATTEMPT"),
+            Column::new("STATE"),
+            Column::new("EXIT"),
+            Column::text("WHY"),
         ],
         false,
     );
@@ -223,10 +269,10 @@ fn attempt_table(attempts: &[Attempt]) -> Table {
 fn node_table(nodes: &[NodeStatus]) -> Table {
     let mut table = Table::new(
         &[
-            ("NODE", false),
-            ("NAME", false),
-            ("PROCESS", false),
-            ("LOST", false),
+            Column::new("NODE"),
+            Column::text("NAME"),
+            Column::new("PROCESS"),
+            Column::text("LOST"),
         ],
         false,
     );
@@ -244,10 +290,10 @@ fn node_table(nodes: &[NodeStatus]) -> Table {
 fn rank_table(ranks: &[RankStatus], context: &Context) -> Table {
     let mut table = Table::new(
         &[
-            ("RANK", false),
-            ("NODE", false),
-            ("PROCESS", false),
-            ("END", false),
+            Column::new("RANK"),
+            Column::new("NODE"),
+            Column::new("PROCESS"),
+            Column::text("END"),
         ],
         false,
     );

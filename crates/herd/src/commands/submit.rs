@@ -4,13 +4,18 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use herd_core::JobId;
+use herd_jobdir::Home;
+
 use super::Outcome;
-use crate::backend_local;
+use crate::backends::Place;
 use crate::cli::job::SubmitArgs;
 use crate::cli::query::LogsArgs;
 use crate::error::ExpectedError;
+use crate::job_input::JobInput;
 use crate::jobs;
 use crate::printer::Printer;
+use crate::{backend_local, backend_slurm};
 
 /// The answer.
 #[derive(Debug, Serialize)]
@@ -20,19 +25,35 @@ struct Submitted {
     backend: String,
 }
 
+/// Hands a job to its backend.
+pub(super) fn hand_over(
+    home: &Home,
+    input: JobInput,
+    printer: &mut Printer,
+) -> Result<JobId, ExpectedError> {
+    match &input.place {
+        Place::Local => backend_local::submit(home, input),
+        Place::Slurm(_) => {
+            let (id, record) = backend_slurm::submit(home, &input)?;
+            printer.note(&format!("{} is job {} of Slurm", id.short(), record.job));
+            Ok(id)
+        }
+    }
+}
+
 /// Submits, and follows where asked.
 pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
-    let input = crate::job_input::read(&args.job)?;
+    let input = crate::job_input::read(&args.job, home)?;
     super::run::say(&input, printer);
     let home_dir = jobs::open_home(home)?;
     let backend = input.backend.clone();
-    let id = backend_local::submit(&home_dir, input)?;
+    let id = hand_over(&home_dir, input, printer)?;
     let submitted = Submitted {
         id: id.to_string(),
         short: id.short(),
         backend,
     };
-    printer.one(&submitted, &submitted.id, args.output.output, |_color| {
+    printer.one(&submitted, &submitted.id, args.output.output, |_look| {
         format!("{}\n", submitted.id)
     })?;
     printer.flush();
@@ -60,5 +81,8 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
         .read_result()
         .map_err(|error| ExpectedError::failed("read how the job ended", error))?;
     // Without a result the reader of standard output left before the end.
-    Ok(result.map_or(0, |result| super::run::report(&job, &result, printer)))
+    Ok(result.map_or(0, |result| {
+        // All output went to standard output, and the report goes to standard error.
+        super::run::report(&job, &result, false, printer)
+    }))
 }

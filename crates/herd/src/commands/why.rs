@@ -34,7 +34,7 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
         warnings: job.status.warnings.clone(),
         note: context.note.clone(),
     };
-    printer.one(&answer, &answer.id, args.output.output, |_color| {
+    printer.one(&answer, &answer.id, args.output.output, |_look| {
         let mut said = format!(
             "{} ({}) {}: {}\n",
             report::clean(&context.name),
@@ -61,8 +61,8 @@ fn sentence(job: &Job, context: &Context) -> String {
     if let Some(failure) = &job.status.failure {
         return report::failure_sentence(failure, context);
     }
-    if let Some(why) = &job.status.brief.why {
-        return why.clone();
+    if let Some(why) = job.why() {
+        return why;
     }
     let brief = &job.status.brief;
     match (brief.ended_ms, brief.started_ms) {

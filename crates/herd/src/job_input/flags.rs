@@ -3,76 +3,62 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use herd_core::jobfile::keys;
+use herd_core::jobfile::{Unread, keys};
 use herd_core::spec::{JobSpec, JobType, ProcsPerNode};
 use herd_core::units::{Bytes, Span};
 
-use super::backend::LOCAL;
 use super::env_file::is_name;
 use super::secrets;
+use crate::backends::LOCAL;
 use crate::cli::job::JobArgs;
 use crate::error::Fault;
 
-/// Puts the flags over the specification.
-pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>) {
-    set(
-        &mut spec.nodes,
-        "--nodes",
-        args.nodes.as_deref(),
-        faults,
-        |text| count(text, keys::NODES),
-    );
-    let procs = args.procs_per_node.as_deref();
-    set(
-        &mut spec.procs_per_node,
-        "--procs-per-node",
+/// Puts the flags over the specification. A fault of a value names its key; `origin` names the flag.
+pub(crate) fn apply(
+    args: &JobArgs,
+    spec: &mut JobSpec,
+    unread: &mut Unread,
+    faults: &mut Vec<Fault>,
+) {
+    let mut over = Over { unread, faults };
+    let resources = &mut spec.resources;
+    over.set("nodes", args.nodes.as_ref(), &mut spec.nodes, |text| {
+        count(text, keys::NODES)
+    });
+    let procs = &mut spec.procs_per_node;
+    over.set(
+        "procs_per_node",
+        args.procs_per_node.as_ref(),
         procs,
-        faults,
         |text| match text {
             "gpu" => Ok(ProcsPerNode::Gpu),
             _ => count(text, keys::PROCS).map(ProcsPerNode::Count),
         },
     );
-    let cpus = args.cpus.as_deref();
-    set(&mut spec.resources.cpus, "--cpus", cpus, faults, |text| {
-        count(text, keys::CPUS).map(Some)
+    over.set(
+        "resources.cpus",
+        args.cpus.as_ref(),
+        &mut resources.cpus,
+        |text| count(text, keys::CPUS).map(Some),
+    );
+    let memory = &mut resources.memory;
+    over.set("resources.memory", args.mem.as_ref(), memory, |text| {
+        parsed::<Bytes>(text).map(Some)
     });
-    let memory = args.mem.as_deref();
-    set(
-        &mut spec.resources.memory,
-        "--mem",
-        memory,
-        faults,
-        |text| parsed::<Bytes>(text).map(Some),
-    );
-    set(
-        &mut spec.walltime,
-        "--time",
-        args.time.as_deref(),
-        faults,
-        |text| positive(parsed::<Span>(text)?, |span| span.ms).map(Some),
-    );
-    set(
-        &mut spec.job_type,
-        "--type",
-        args.job_type.as_deref(),
-        faults,
-        job_type,
-    );
-    if let Some(text) = &args.gpus {
-        match gpus(text) {
-            Ok((number, kind)) => {
-                spec.resources.gpus = Some(number);
-                if kind.is_some() {
-                    spec.resources.gpu_type = kind;
-                }
-            }
-            Err(problem) => faults.push(fault("--gpus", text, &problem)),
-        }
-    }
-    if let Some(name) = &args.name {
-        spec.name = Some(name.clone());
-    }
+    over.set("walltime", args.time.as_ref(), &mut spec.walltime, |text| {
+        positive(parsed::<Span>(text)?, |span| span.ms).map(Some)
+    });
+    over.set("type", args.job_type.as_ref(), &mut spec.job_type, job_type);
+    let kind = resources.gpu_type.take();
+    let mut asked = (resources.gpus, kind.clone());
+    over.set("resources.gpus", args.gpus.as_ref(), &mut asked, |text| {
+        gpus(text).map(|(number, given)| (Some(number), given.or(kind)))
+    });
+    (resources.gpus, resources.gpu_type) = asked;
+    over.set("name", args.name.as_ref(), &mut spec.name, |text| {
+        Ok(Some(text.to_owned()))
+    });
+    slurm(args, spec);
     for text in &args.env {
         match text.split_once('=') {
             Some((name, value)) if is_name(name) => {
@@ -90,6 +76,40 @@ pub(crate) fn apply(args: &JobArgs, spec: &mut JobSpec, faults: &mut Vec<Fault>)
                 spec.secrets.insert(name, source);
             }
             Err(fault) => faults.push(fault),
+        }
+    }
+}
+
+/// Slurm's flags; another backend refuses them ([`refuse_unsupported`]).
+fn slurm(args: &JobArgs, spec: &mut JobSpec) {
+    let given = [
+        &args.partition,
+        &args.account,
+        &args.qos,
+        &args.nodelist,
+        &args.exclude,
+    ];
+    if given.iter().all(|flag| flag.is_none()) {
+        return;
+    }
+    let options = spec.slurm.get_or_insert_default();
+    for (flag, option) in [
+        (&args.partition, &mut options.partition),
+        (&args.account, &mut options.account),
+        (&args.qos, &mut options.qos),
+    ] {
+        if flag.is_some() {
+            option.clone_from(flag);
+        }
+    }
+    for (name, flag) in [("nodelist", &args.nodelist), ("exclude", &args.exclude)] {
+        if let Some(nodes) = flag {
+            let is_it = |extra: &String| {
+                let bare = extra.trim_start_matches('-');
+                bare.split('=').next() == Some(name)
+            };
+            options.extra.retain(|extra| !is_it(extra));
+            options.extra.push(format!("--{name}={nodes}"));
         }
     }
 }
@@ -137,25 +157,32 @@ pub(crate) fn refuse_unsupported(args: &JobArgs, backend: &str, faults: &mut Vec
     }
 }
 
-fn set<T>(
-    target: &mut T,
-    flag: &str,
-    text: Option<&str>,
-    faults: &mut Vec<Fault>,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) {
-    let Some(text) = text else { return };
-    match read(text) {
-        Ok(value) => *target = value,
-        Err(problem) => faults.push(fault(flag, text, &problem)),
-    }
+/// Values put over those of a file.
+struct Over<'a> {
+    unread: &'a mut Unread,
+    faults: &'a mut Vec<Fault>,
 }
 
-fn fault(flag: &str, text: &str, problem: &str) -> Fault {
-    Fault::new(format!(
-        "{flag} {}: {problem}",
-        herd_core::text::quoted(text)
-    ))
+impl Over<'_> {
+    fn set<T>(
+        &mut self,
+        key: &str,
+        text: Option<&String>,
+        target: &mut T,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) {
+        let Some(text) = text else { return };
+        match read(text) {
+            Ok(value) => {
+                *target = value;
+                self.unread.set(key);
+            }
+            Err(problem) => {
+                self.unread.wrong(key);
+                self.faults.push(Fault::of(key, problem));
+            }
+        }
+    }
 }
 
 fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
@@ -212,7 +239,7 @@ mod tests {
     fn applied(args: &JobArgs) -> (JobSpec, Vec<String>) {
         let mut spec = JobSpec::default();
         let mut faults = Vec::new();
-        apply(args, &mut spec, &mut faults);
+        apply(args, &mut spec, &mut Unread::default(), &mut faults);
         (spec, faults.into_iter().map(|fault| fault.text).collect())
     }
 

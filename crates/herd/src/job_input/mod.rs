@@ -9,6 +9,7 @@ pub(crate) mod mounts;
 mod origin;
 pub(crate) mod program;
 pub(crate) mod secrets;
+pub(crate) mod size;
 pub(crate) mod source;
 pub(crate) mod written;
 
@@ -18,13 +19,18 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use herd_core::JobId;
+use herd_core::jobfile::Unread;
 use herd_core::plan::{self, Plan, Submission, Unsupported};
 use herd_core::spec::{After, Command, JobSpec};
+use herd_core::text::error_line;
 
-use crate::backend_local;
+use crate::backends::Place;
 use crate::cli::job::JobArgs;
+use crate::config::{self, Config};
 use crate::error::{ExpectedError, Fault};
+use crate::jobs;
 use secrets::Secrets;
+use source::JobFile;
 
 /// What the process stands in; tests make their own.
 pub(crate) struct Surroundings<'a> {
@@ -32,6 +38,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) cwd: PathBuf,
     /// Variables of the environment.
     pub(crate) variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// What the configuration says.
+    pub(crate) config: Config,
+    /// The job that a selector means, or why it means none.
+    pub(crate) job: &'a dyn Fn(&str) -> Result<JobId, ExpectedError>,
     /// Standard input, read for `-`.
     pub(crate) stdin: &'a mut dyn Read,
 }
@@ -45,6 +55,8 @@ pub(crate) struct JobInput {
     pub(crate) secrets: Secrets,
     /// The backend that runs it.
     pub(crate) backend: String,
+    /// What is known of that backend.
+    pub(crate) place: Place,
     /// The job file's content as the user wrote it; absent for a command.
     pub(crate) original: Option<Vec<u8>>,
     /// Name of the job file, for jobs whose command has no name.
@@ -57,20 +69,24 @@ pub(crate) struct JobInput {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Reads the job of this process's own surroundings.
-pub(crate) fn read(args: &JobArgs) -> Result<JobInput, ExpectedError> {
+/// Reads the job of this process's own surroundings. Jobs that it comes after are looked for in
+/// `home`.
+pub(crate) fn read(args: &JobArgs, home: Option<&Path>) -> Result<JobInput, ExpectedError> {
     let cwd = std::env::current_dir().map_err(|error| ExpectedError::Surroundings {
         what: "find the current directory",
         source: error.into(),
         hint: "it may be gone: change into a directory that exists",
     })?;
     let variable = |name: &str| std::env::var_os(name);
+    let job = |selector: &str| jobs::find(home, selector);
     let mut stdin = std::io::stdin().lock();
     read_in(
         args,
         &mut Surroundings {
             cwd,
+            config: config::read(&variable)?,
             variable: &variable,
+            job: &job,
             stdin: &mut stdin,
         },
     )
@@ -83,104 +99,138 @@ pub(crate) fn read_in(
 ) -> Result<JobInput, ExpectedError> {
     let mut faults = Vec::new();
     let mut notes = Vec::new();
-    let mut warnings = Vec::new();
-    let mut file_faults = None;
-    let mut spec = JobSpec::default();
-    let mut base = around.cwd.clone();
-    let mut file_name = None;
-    let mut original: Option<Vec<u8>> = None;
-    let mut mounts = Vec::new();
-    let mut readable = true;
     let from_files = env_files(args, around, &mut faults);
-    match (&args.file, args.command.is_empty()) {
-        (Some(path), _) => match source::read(path, &given(args, &from_files), around) {
-            Ok(read) => {
-                spec = read.spec;
-                warnings = read.warnings;
-                base = read.base;
-                file_name = read.file_name;
-                original = Some(read.bytes);
-                mounts = read.mounts;
-            }
-            Err(source::Refused::Unreadable(fault)) => {
-                readable = false;
-                faults.push(fault);
-            }
-            Err(source::Refused::Faulty(found)) => file_faults = Some(found),
-        },
-        (None, false) => spec.run = Some(Command::Argv(args.command.clone())),
-        (None, true) => {
-            readable = false;
-            faults.push(
-                Fault::new("no job: neither FILE nor a command after `--`")
-                    .hint("`herd run job.yaml` or `herd run -- COMMAND`"),
-            );
-        }
-    }
+    let given = given(args, &from_files);
+    let mut file = job_file(args, &given, around, &mut faults);
+    let (spec, unread) = (&mut file.spec, &mut file.unread);
     spec.env.extend(from_files);
-    flags::apply(args, &mut spec, &mut faults);
-    if workdir(args, around, &base, &mut spec, &mut faults) {
-        mounts::check(&mounts, &spec, around, &mut faults);
+    flags::apply(args, spec, unread, &mut faults);
+    let placed = args.workdir.is_some() || unread.knows("workdir");
+    if placed && workdir(args, around, &file.base, spec, &mut faults) {
+        mounts::check(&file.mounts, spec, around, &mut faults);
     }
     let facts = backend::Facts {
         has_sbatch: on_path("sbatch", around.variable),
         allocation: (around.variable)("SLURM_JOB_ID").and_then(|id| id.into_string().ok()),
         wants_gpus: spec.resources.gpus.is_some_and(|gpus| gpus > 0),
+        configured: around.config.backends.keys().cloned().collect(),
+        default: around.config.backend.clone(),
     };
-    // What a file with faults would have chosen is not known.
-    let chosen = match backend::resolve(args.backend.as_deref(), spec.backend.as_deref(), &facts) {
+    let named = args.backend.as_deref().filter(|name| *name != "auto");
+    let mut place = Place::Local;
+    let chosen = match backend::resolve(named, spec.backend.as_deref(), &facts) {
+        // One that the file names wrongly is not known.
+        _ if named.is_none() && !unread.knows("backend") => String::new(),
         Ok(choice) => {
             notes.extend(choice.note);
             flags::refuse_unsupported(args, &choice.backend, &mut faults);
-            choice.backend
+            match Place::open(&choice.backend, &around.config, spec) {
+                Ok(opened) => {
+                    place = opened;
+                    choice.backend
+                }
+                Err(fault) => {
+                    faults.push(fault);
+                    String::new()
+                }
+            }
         }
         Err(fault) => {
             faults.push(fault);
             String::new()
         }
     };
-    spec.backend = Some(chosen.clone());
-    let secrets = secrets::read(&spec.secrets, &base, around.variable, &mut faults);
-    let env = passed_on(&spec, around.variable, &mut faults);
+    spec.backend = Some(chosen.clone()).filter(|name| !name.is_empty());
+    spec.after = resolve_after(&spec.after, around.job, &mut faults);
+    let secrets = secrets::read(&spec.secrets, &file.base, around.variable, &mut faults);
+    let env = passed_on(spec, around.variable, &mut faults);
     let input = JobInput {
-        spec,
+        spec: file.spec,
         secrets,
         backend: chosen,
-        original,
-        file_name,
+        place,
+        original: file.bytes,
+        file_name: file.file_name,
         env,
         notes,
-        warnings,
+        warnings: file.warnings,
     };
-    // Only a job that could be read whole can be held against a backend.
-    if file_faults.is_none() && !input.backend.is_empty() && readable {
-        faults.extend(
-            input
-                .planned(input.submission(JobId::generate()))
-                .err()
-                .unwrap_or_default(),
-        );
-    }
-    if file_faults.is_some() || !faults.is_empty() {
-        let (name, bytes) = (&input.file_name, &input.original);
-        let name = name.as_deref().unwrap_or(source::STDIN);
-        let placed = origin::place(args, bytes.as_deref(), name, &mut faults);
+    faults.extend(input.refusals().into_iter().filter(|fault| {
+        // The size of the whole has no key.
+        let key = fault.key.as_deref().unwrap_or_default();
+        file.unread.can_judge(key)
+    }));
+    let name = input.file_name.as_deref().unwrap_or(source::STDIN);
+    let placed = origin::place(args, input.original.as_deref(), name, &mut faults);
+    let of_file = match (file.faults, placed) {
+        (Some(found), Some(placed)) => Some(found.with(placed)),
+        (found, placed) => found.or(placed),
+    };
+    if of_file.is_some() || !faults.is_empty() {
         return Err(ExpectedError::Faults {
-            file: file_faults.or(placed),
+            file: of_file.map(Box::new),
             faults,
         });
     }
     Ok(input)
 }
 
+/// The job file, or the command in its place, or nothing and the fault that says why.
+fn job_file(
+    args: &JobArgs,
+    given: &BTreeSet<String>,
+    around: &mut Surroundings<'_>,
+    faults: &mut Vec<Fault>,
+) -> JobFile {
+    let mut file = JobFile::none(around);
+    match (&args.file, args.command.is_empty()) {
+        (Some(path), _) => match source::read(path, given, around) {
+            Ok(read) => return read,
+            Err(fault) => {
+                file.unread = Unread::everything();
+                faults.push(fault);
+            }
+        },
+        (None, false) => file.spec.run = Some(Command::Argv(args.command.clone())),
+        (None, true) => {
+            file.unread.wrong("run");
+            faults.push(
+                Fault::new("no job: neither FILE nor a command after `--`")
+                    .hint("`herd run job.yaml` or `herd run -- COMMAND`"),
+            );
+        }
+    }
+    file
+}
+
 impl JobInput {
-    /// The plan of the first attempt; `after` with its jobs as full ids.
-    pub(crate) fn plan(&self, job: JobId, after: Vec<After>) -> Result<Plan, ExpectedError> {
-        let planned = self.planned(Submission {
-            after,
-            ..self.submission(job)
-        });
-        planned.map_err(|faults| ExpectedError::Faults { file: None, faults })
+    /// The plan of the first attempt.
+    pub(crate) fn plan(&self, job: JobId) -> Result<Plan, ExpectedError> {
+        self.planned(job)
+            .map_err(|faults| ExpectedError::Faults { file: None, faults })
+    }
+
+    /// Everything that stands against the job: what the backend cannot honour (I13), or, where that
+    /// is not known, what no backend can.
+    fn refusals(&self) -> Vec<Fault> {
+        if self.backend.is_empty() {
+            return plan::faults(&self.spec).iter().map(refusal).collect();
+        }
+        self.planned(JobId::generate()).err().unwrap_or_default()
+    }
+
+    fn planned(&self, job: JobId) -> Result<Plan, Vec<Fault>> {
+        let facts = self.place.facts(&self.spec);
+        let plan = plan::plan(&self.spec, &facts, self.submission(job))
+            .map_err(|refused| refused.iter().map(refusal).collect::<Vec<_>>())?;
+        let limits = size::Limits::of_this_process(plan.inherit_env);
+        let mut faults = size::faults(&plan, self.secrets.values(), &limits);
+        faults.extend(self.place.refusals(&self.spec, &plan).iter().map(refusal));
+        if faults.is_empty() {
+            Ok(plan)
+        } else {
+            Err(faults)
+        }
     }
 
     /// What is kept as `job.yaml`: the user's file as it was, or a command in the same form. What
@@ -195,7 +245,12 @@ impl JobInput {
     /// What to know about a job that is accepted.
     pub(crate) fn plan_notes(&self) -> Vec<String> {
         let submission = self.submission(JobId::generate());
-        plan::notes(&self.spec, &backend_local::facts(), &submission)
+        let facts = self.place.facts(&self.spec);
+        let mut notes = plan::notes(&self.spec, &facts, &submission);
+        if let Ok(plan) = self.planned(submission.job) {
+            notes.extend(self.place.notes(&self.spec, &plan));
+        }
+        notes
     }
 
     fn submission(&self, job: JobId) -> Submission {
@@ -203,19 +258,36 @@ impl JobInput {
         Submission {
             file_name: self.file_name.clone(),
             env: self.env.clone(),
+            after: self.spec.after.clone(),
             ..Submission::first(job, workdir)
         }
-    }
-
-    /// The plan, or everything that this backend cannot honour (I13).
-    fn planned(&self, submission: Submission) -> Result<Plan, Vec<Fault>> {
-        plan::plan(&self.spec, &backend_local::facts(), submission)
-            .map_err(|refused| refused.iter().map(refusal).collect())
     }
 }
 
 fn refusal(refused: &Unsupported) -> Fault {
     Fault::of(&refused.key, &refused.reason).hint(&refused.hint)
+}
+
+/// The jobs that must end first, each as its full id; one that does not exist is a fault.
+fn resolve_after(
+    after: &[After],
+    job: &dyn Fn(&str) -> Result<JobId, ExpectedError>,
+    faults: &mut Vec<Fault>,
+) -> Vec<After> {
+    let mut resolved = Vec::with_capacity(after.len());
+    for (index, wanted) in after.iter().enumerate() {
+        match job(&wanted.job) {
+            Ok(id) => resolved.push(After {
+                job: id.to_string(),
+                when: wanted.when,
+            }),
+            Err(error) => faults.push(Fault {
+                hint: error.hints().into_iter().next(),
+                ..Fault::of(format!("after[{index}]"), error_line(&error))
+            }),
+        }
+    }
+    resolved
 }
 
 /// Values of the variables that `env_from` names; one that is not set is left out.

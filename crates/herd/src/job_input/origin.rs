@@ -3,6 +3,7 @@
 use herd_core::diagnostic::Diagnostics;
 use herd_core::skypilot::Places;
 use herd_core::text::quoted;
+use herd_core::validate::Refusal;
 
 use crate::cli::job::JobArgs;
 use crate::error::Fault;
@@ -14,12 +15,16 @@ pub(super) fn place(
     bytes: Option<&[u8]>,
     file_name: &str,
     faults: &mut Vec<Fault>,
-) -> Option<Box<Diagnostics>> {
+) -> Option<Diagnostics> {
     let places = bytes.and_then(|bytes| Places::new(bytes, file_name));
     let mut moved = Vec::new();
     faults.retain_mut(|fault| {
         let Some(key) = fault.key.clone() else {
             return true;
+        };
+        let refusal = || Refusal {
+            message: fault.text.clone(),
+            hint: fault.hint.clone(),
         };
         if let Some(flag) = flag(args, &key) {
             fault.text = format!("{flag}: {}", fault.text);
@@ -28,17 +33,15 @@ pub(super) fn place(
         }
         let placed = places
             .as_ref()
-            .and_then(|places| places.fault(&key, &fault.text, fault.hint.as_deref()));
-        match placed {
-            Some(found) => {
-                moved.push(found);
-                false
-            }
-            None => true,
-        }
+            .and_then(|places| match places.fault(&key, refusal()) {
+                None if key == "run" => Some(places.missing(&key, refusal())),
+                placed => placed,
+            });
+        moved.extend(placed.clone());
+        placed.is_none()
     });
     let places = places.filter(|_| !moved.is_empty())?;
-    Some(Box::new(places.show(moved)))
+    Some(places.show(moved))
 }
 
 /// The flag that set a key, with its value; the value of a variable or a secret may be private.

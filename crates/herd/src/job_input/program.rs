@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use herd_core::text::nearest;
 use herd_core::yaml;
 
 use crate::error::Fault;
@@ -14,6 +15,9 @@ pub(crate) const RENDERED: &str = "# This is what `herd run` would start, not a 
 /// Endings of job files. Some file systems mark every file as executable, so these never are
 /// programs.
 const JOB_FILES: &[&str] = &["yaml", "yml", "json"];
+
+/// Files of a directory that are looked at for a near name.
+const MOST_NAMES: usize = 1000;
 
 /// Endings of programs that an interpreter runs, and the interpreter.
 const INTERPRETERS: &[(&str, &str)] = &[
@@ -69,6 +73,32 @@ pub(super) fn refuse(given: &Path, full: &Path, bytes: &[u8]) -> Option<Fault> {
     )
 }
 
+/// What to try where there is no such file: a file of a near name where a job file is meant, else
+/// the program of that name.
+pub(super) fn instead_of(given: &Path, full: &Path) -> String {
+    let as_program = format!(
+        "to run a program rather than a job file: herd run -- {}",
+        given.display()
+    );
+    let ending = given.extension().and_then(|ending| ending.to_str());
+    if !ending.is_some_and(|ending| JOB_FILES.contains(&ending)) {
+        return as_program;
+    }
+    let parent = full.parent().map(std::fs::read_dir);
+    let entries = parent.into_iter().flatten().flatten().flatten();
+    let names: Vec<String> = entries
+        .take(MOST_NAMES)
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| JOB_FILES.iter().any(|ending| name.ends_with(ending)))
+        .collect();
+    let wanted = given.file_name().and_then(|name| name.to_str());
+    let near = wanted.and_then(|name| nearest(name, names.iter().map(String::as_str)));
+    match near {
+        Some(name) => format!("did you mean {}?", given.with_file_name(name).display()),
+        None => as_program,
+    }
+}
+
 /// A first line that names an interpreter. A job file may name herd there.
 fn is_script(bytes: &[u8]) -> bool {
     let Some(line) = bytes.strip_prefix(b"#!") else {
@@ -108,6 +138,20 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn a_slip_in_a_file_name_is_answered_with_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["job.yaml", "jobs.txt", "other.yml"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let said = |name: &str| instead_of(Path::new(name), &dir.path().join(name));
+        assert_eq!(said("jbo.yaml"), "did you mean job.yaml?");
+        let program = "to run a program rather than a job file: herd run -- ";
+        assert_eq!(said("unlike.json"), format!("{program}unlike.json"));
+        assert_eq!(said("job.sh"), format!("{program}job.sh"));
+        assert_eq!(said("no/dir.yaml"), format!("{program}no/dir.yaml"));
     }
 
     #[test]

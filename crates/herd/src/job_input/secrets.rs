@@ -34,6 +34,11 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
+    /// The values, to be measured.
+    pub(crate) fn values(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
     /// The values, for the job's secrets file.
     pub(crate) fn into_values(self) -> BTreeMap<String, String> {
         self.0

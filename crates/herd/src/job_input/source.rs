@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use herd_core::diagnostic::Diagnostics;
+use herd_core::jobfile::Unread;
 use herd_core::skypilot::{self, Input, Mount};
 use herd_core::spec::JobSpec;
 
@@ -18,13 +19,17 @@ const MAX_BYTES: u64 = 4 << 20;
 /// What standard input is called in messages.
 pub(super) const STDIN: &str = "standard input";
 
-/// A job file that was read.
+/// A job file, as far as it could be read.
 #[derive(Debug)]
 pub(crate) struct JobFile {
     /// The job.
     pub(crate) spec: JobSpec,
-    /// The file's content, byte for byte.
-    pub(crate) bytes: Vec<u8>,
+    /// What is wrong with it.
+    pub(crate) faults: Option<Diagnostics>,
+    /// The keys that could not be read.
+    pub(crate) unread: Unread,
+    /// The file's content, byte for byte; absent for a command.
+    pub(crate) bytes: Option<Vec<u8>>,
     /// What was not carried over and changes no result.
     pub(crate) warnings: Vec<String>,
     /// Local paths that the job expects at another place.
@@ -35,36 +40,41 @@ pub(crate) struct JobFile {
     pub(crate) file_name: Option<String>,
 }
 
-/// Why there is no job.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    /// The file cannot be read.
-    Unreadable(Fault),
-    /// The file's content is wrong.
-    Faulty(Box<Diagnostics>),
+impl JobFile {
+    /// A job without a file, to which a command and flags will say all.
+    pub(super) fn none(around: &Surroundings<'_>) -> Self {
+        Self {
+            spec: JobSpec::default(),
+            faults: None,
+            unread: Unread::default(),
+            bytes: None,
+            warnings: Vec::new(),
+            mounts: Vec::new(),
+            base: around.cwd.clone(),
+            file_name: None,
+        }
+    }
 }
 
-/// Reads `path`, or standard input for `-`. `given` are the variables that flags set.
+/// Reads `path`, or standard input for `-`; the fault is of a file that is none. `given` are the
+/// variables that flags set.
 pub(crate) fn read(
     path: &Path,
     given: &BTreeSet<String>,
     around: &mut Surroundings<'_>,
-) -> Result<JobFile, Refused> {
+) -> Result<JobFile, Fault> {
     let (bytes, name, base) = if path == Path::new("-") {
-        let bytes = bounded(&mut *around.stdin, MAX_BYTES).map_err(|problem| {
-            Refused::Unreadable(Fault::new(format!("standard input: {problem}")))
-        })?;
+        let bytes = bounded(&mut *around.stdin, MAX_BYTES)
+            .map_err(|problem| Fault::new(format!("standard input: {problem}")))?;
         (bytes, STDIN.to_owned(), around.cwd.clone())
     } else {
         let full = around.cwd.join(path);
         let name = path.display().to_string();
         let bytes = read_bounded(&full, MAX_BYTES).map_err(|problem| {
-            Refused::Unreadable(Fault::new(format!("{name}: {problem}")).hint(format!(
-                "to run a program rather than a job file: herd run -- {name}"
-            )))
+            Fault::new(format!("{name}: {problem}")).hint(program::instead_of(path, &full))
         })?;
         if let Some(fault) = program::refuse(path, &full, &bytes) {
-            return Err(Refused::Unreadable(fault));
+            return Err(fault);
         }
         let base = full
             .parent()
@@ -72,17 +82,16 @@ pub(crate) fn read(
         (bytes, name, base)
     };
     let file_name = (path != Path::new("-")).then(|| name.clone());
-    let input = skypilot::read_any(&bytes, &name, given)
-        .map_err(|found| Refused::Faulty(Box::new(found)))?;
+    let reading = skypilot::read_any(&bytes, &name, given);
     let job = JobFile {
-        spec: JobSpec::default(),
-        bytes,
-        warnings: Vec::new(),
-        mounts: Vec::new(),
+        faults: reading.faults,
+        unread: reading.unread,
+        bytes: Some(bytes),
         base,
         file_name,
+        ..JobFile::none(around)
     };
-    Ok(match input {
+    Ok(match reading.value {
         Input::Job(spec) => JobFile { spec, ..job },
         Input::Task(task) => JobFile {
             spec: task.spec,

@@ -1,21 +1,28 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
 mod choose;
+mod observed;
 mod row;
 
 use std::path::Path;
+use std::time::Duration;
 
+use herd_core::JobId;
 use herd_core::result::AttemptEnd;
-use herd_core::spec::{After, JobType};
+use herd_core::retry;
+use herd_core::spec::JobType;
 use herd_core::state::JobState;
 use herd_core::units::Span;
 use herd_jobdir::status::{DRIVER_LOST, TaskOverview};
 use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
 
-use crate::error::{ExpectedError, Fault};
+use crate::error::ExpectedError;
 use crate::report::Context;
 use crate::text;
+use crate::{backend_local, backend_slurm};
 pub(crate) use choose::open_active;
+use herd_backends::slurm::record::Record;
+use herd_slurm::outcome::Condition;
 pub(crate) use row::{JobRow, list, type_name};
 
 /// Columns assumed where no terminal says how many it has.
@@ -45,24 +52,9 @@ pub(crate) fn span_option(option: &'static str, value: &str) -> Result<Span, Exp
     )
 }
 
-/// The jobs that must end first, each as its full id; one that does not exist is a fault.
-pub(crate) fn resolve_after(home: &Home, after: &[After]) -> Result<Vec<After>, ExpectedError> {
-    let mut resolved = Vec::with_capacity(after.len());
-    let mut faults = Vec::new();
-    for wanted in after {
-        match home.select(&wanted.job) {
-            Ok(id) => resolved.push(After {
-                job: id.to_string(),
-                when: wanted.when,
-            }),
-            Err(error) => faults.push(Fault::of("after", error.to_string())),
-        }
-    }
-    if faults.is_empty() {
-        Ok(resolved)
-    } else {
-        Err(ExpectedError::Faults { file: None, faults })
-    }
+/// The id of the job that a selector means in a home.
+pub(crate) fn find(home: Option<&Path>, selector: &str) -> Result<JobId, ExpectedError> {
+    select(&open_home(home)?, selector)
 }
 
 /// One job and where it stands.
@@ -74,11 +66,12 @@ pub(crate) struct Job {
     pub(crate) summary: Option<Summary>,
     /// Where it stands.
     pub(crate) status: JobStatus,
+    /// What Slurm calls it, for a job of Slurm.
+    pub(crate) slurm: Option<Record>,
 }
 
-/// The job a selector means.
-pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
-    let id = home.select(selector).map_err(|error| match error {
+fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
+    home.select(selector).map_err(|error| match error {
         SelectError::NotFound { .. } if selector == "last" => ExpectedError::NoJobs {
             home: home.path().to_owned(),
         },
@@ -96,7 +89,12 @@ pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
                 .collect(),
         },
         SelectError::Unreadable(error) => ExpectedError::failed("look through the jobs", error),
-    })?;
+    })
+}
+
+/// The job a selector means.
+pub(crate) fn open(home: &Home, selector: &str) -> Result<Job, ExpectedError> {
+    let id = select(home, selector)?;
     let dir = home
         .open(id)
         .map_err(|error| ExpectedError::failed("open the job", error))?;
@@ -115,20 +113,39 @@ pub(crate) fn require_present(dir: &JobDir) -> Result<(), ExpectedError> {
     })
 }
 
-/// Reads where a job stands. One whose driver died is ended here: nobody else may be left to do it.
+/// Reads where a job stands. One whose driver died is ended here: nobody else may be left to do it. Of a
+/// job of Slurm that has not ended, Slurm is asked.
 pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let failed = |error| ExpectedError::failed(format!("read job {}", dir.id().short()), error);
     require_present(&dir)?;
     let mut status = herd_jobdir::status(&dir).map_err(failed)?;
     if status.brief.state == DRIVER_LOST {
-        herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;
+        let ended = herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;
         status = herd_jobdir::status(&dir).map_err(failed)?;
+        if let Some(result) = ended.filter(|_| !status.brief.settled) {
+            // On a full disk it cannot be written down; it has ended all the same.
+            status.brief.settled = true;
+            status.brief.exit_code = Some(result.exit_code);
+            status.failure = result.failure;
+        }
+    }
+    let slurm = Record::read(&dir).map_err(failed)?;
+    if let Some(record) = slurm.as_ref().filter(|_| !status.brief.settled) {
+        match observed::look(record) {
+            Some(view) if matches!(view.condition, Condition::Ended(_)) => {
+                backend_slurm::settle(&dir, &view)?;
+                status = herd_jobdir::status(&dir).map_err(failed)?;
+            }
+            Some(view) => observed::tell(&mut status.brief, record, &view),
+            None => {}
+        }
     }
     let summary = dir.read_summary().map_err(failed)?;
     Ok(Job {
         dir,
         summary,
         status,
+        slurm,
     })
 }
 
@@ -136,6 +153,14 @@ impl Job {
     /// The short id.
     pub(crate) fn short(&self) -> String {
         self.dir.id().short()
+    }
+
+    /// Asks for its end.
+    pub(crate) fn cancel(&self, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
+        match &self.slurm {
+            Some(record) => backend_slurm::cancel(&self.dir, record, signal, grace),
+            None => backend_local::cancel(&self.dir, signal, grace),
+        }
     }
 
     /// Whether nothing can change any more.
@@ -149,6 +174,22 @@ impl Job {
             Some(why) => format!("{}, {why}", self.status.brief.state),
             None => self.status.brief.state.clone(),
         }
+    }
+
+    /// What it waits for or why it ended; of a pause before a retry, what is left.
+    pub(crate) fn why(&self) -> Option<String> {
+        let why = self.status.brief.why.as_ref()?;
+        let left = self.waits_for().and_then(|why| {
+            // The wait is the attempt's latest event.
+            let attempt = self.dir.attempt(self.status.brief.attempt);
+            let since = attempt.read_events().ok()?.last()?.time_ms;
+            let waited = Duration::from_millis(text::now_ms().saturating_sub(since));
+            Some(match retry::left_of(why, waited)?.as_millis() {
+                0 => "retries now".to_owned(),
+                left => format!("retries in {}", text::span(u64::try_from(left).ok()?)),
+            })
+        });
+        Some(left.unwrap_or_else(|| why.clone()))
     }
 
     /// What it waits for, where it does.
@@ -207,6 +248,7 @@ impl Job {
             log: self.log_path(),
             tasks: None,
             note: self.not_retried(),
+            output_shown: false,
             width: width(),
             color,
         }
@@ -226,7 +268,7 @@ impl Job {
         let failure = self.status.failure.as_ref().filter(|_| self.is_ended())?;
         // Every attempt has the first one's rule; without the plan there is nothing to say.
         let plan = self.dir.attempt(1).read_plan().ok().flatten()?;
-        herd_core::retry::not_listed(plan.retry.as_ref(), failure)
+        retry::not_listed(plan.retry.as_ref(), failure)
     }
 
     /// Path of the merged log.
@@ -255,9 +297,5 @@ impl Job {
 
 /// Columns of the terminal on standard error, where reports go.
 fn width() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stderr())
-        .map(|size| usize::from(size.ws_col))
-        .ok()
-        .filter(|columns| *columns > 0)
-        .unwrap_or(DEFAULT_WIDTH)
+    crate::printer::columns(std::io::stderr()).unwrap_or(DEFAULT_WIDTH)
 }

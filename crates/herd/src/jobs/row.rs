@@ -4,8 +4,11 @@ use herd_core::spec::JobType;
 use herd_jobdir::{Home, Summary};
 use serde::Serialize;
 
+use super::{observed, read};
+use crate::backends::LOCAL;
 use crate::error::ExpectedError;
 use crate::printer::Row;
+use crate::printer::table::Column;
 use crate::text;
 
 /// One line of `herd ls`, with stable keys.
@@ -86,19 +89,19 @@ pub(crate) fn type_name(job_type: JobType) -> &'static str {
 }
 
 impl Row for JobRow {
-    const COLUMNS: &'static [(&'static str, bool)] = &[
-        ("ID", false),
-        ("NAME", false),
-        ("TYPE", false),
-        ("STATE", false),
-        ("NODES", false),
-        ("AGE", false),
-        ("TIME", false),
-        ("EXIT", false),
-        ("BACKEND", true),
-        ("ATTEMPT", true),
-        ("FULL ID", true),
-        ("COMMAND", true),
+    const COLUMNS: &'static [Column] = &[
+        Column::new("ID"),
+        Column::text("NAME"),
+        Column::new("TYPE"),
+        Column::new("STATE"),
+        Column::new("NODES"),
+        Column::new("AGE"),
+        Column::new("TIME"),
+        Column::new("EXIT"),
+        Column::wide("BACKEND"),
+        Column::wide("ATTEMPT"),
+        Column::wide("FULL ID"),
+        Column::wide("COMMAND"),
     ];
 
     fn cells(&self) -> Vec<String> {
@@ -106,7 +109,7 @@ impl Row for JobRow {
         let dash = || "-".to_owned();
         vec![
             self.short.clone(),
-            cut(&self.name, 30),
+            self.name.clone(),
             type_name(self.job_type).to_owned(),
             self.state.clone(),
             self.nodes.to_string(),
@@ -116,22 +119,13 @@ impl Row for JobRow {
             self.backend.clone(),
             self.attempt.to_string(),
             self.id.clone(),
-            cut(&self.command, 60),
+            self.command.clone(),
         ]
     }
 
     fn name(&self) -> String {
         self.id.clone()
     }
-}
-
-fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let mut kept: String = text.chars().take(most - 1).collect();
-    kept.push('…');
-    kept
 }
 
 /// The newest jobs.
@@ -163,9 +157,15 @@ pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
         home.jobs().map_err(failed)?.len()
     };
     let more = total.saturating_sub(listed.len());
-    let rows = listed
-        .into_iter()
-        .map(|job| JobRow::new(job.id, job.summary, job.brief))
-        .collect();
+    observed::look_at_all(home, &listed);
+    let rows = listed.into_iter().map(|job| {
+        // What has a backend of its own is read as one by one, of which all was just asked.
+        if job.brief.settled || job.summary.backend == LOCAL {
+            return Ok(JobRow::new(job.id, job.summary, job.brief));
+        }
+        let dir = home.open(job.id).map_err(failed)?;
+        Ok(read(dir)?.row())
+    });
+    let rows = rows.collect::<Result<_, ExpectedError>>()?;
     Ok(Listing { rows, more })
 }

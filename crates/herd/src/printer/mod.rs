@@ -8,17 +8,18 @@ pub(crate) mod table;
 pub(crate) mod yaml;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use serde::Serialize;
 
 use crate::cli::{Format, When};
 use crate::error::ExpectedError;
-use table::Table;
+use table::{Column, Table};
 
 /// What a list is made of.
 pub(crate) trait Row {
-    /// Column heads; those that only `wide` shows come with `true`.
-    const COLUMNS: &'static [(&'static str, bool)];
+    /// The columns.
+    const COLUMNS: &'static [Column];
     /// Cells in the order of the columns.
     fn cells(&self) -> Vec<String>;
     /// What `-o id` prints.
@@ -31,8 +32,27 @@ pub(crate) struct Printer {
     err: Box<dyn Write>,
     out_color: bool,
     err_color: bool,
+    out_width: Option<usize>,
     closed: bool,
     failure: Option<io::Error>,
+}
+
+/// How something is shown to people.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// Whether to colour.
+    pub(crate) color: bool,
+    /// Columns of the terminal that it is for; without one, and in the wide format, nothing is
+    /// shortened.
+    pub(crate) width: Option<usize>,
+    /// Whether to show all there is.
+    pub(crate) wide: bool,
+}
+
+/// Columns of the terminal that a stream is, if it is one and says how many it has.
+pub(crate) fn columns(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 impl std::fmt::Debug for Printer {
@@ -54,11 +74,16 @@ impl Printer {
         };
         let (out, err) = (io::stdout(), io::stderr());
         let (out_color, err_color) = (decide(out.is_terminal()), decide(err.is_terminal()));
-        Self::over(
-            Box::new(BufWriter::with_capacity(1 << 16, out)),
-            Box::new(err),
-        )
-        .colored(out_color, err_color)
+        let out_width = columns(&out);
+        Self {
+            out_color,
+            err_color,
+            out_width,
+            ..Self::over(
+                Box::new(BufWriter::with_capacity(1 << 16, out)),
+                Box::new(err),
+            )
+        }
     }
 
     /// Any two streams, uncoloured.
@@ -68,15 +93,19 @@ impl Printer {
             err,
             out_color: false,
             err_color: false,
+            out_width: None,
             closed: false,
             failure: None,
         }
     }
 
-    fn colored(mut self, out: bool, err: bool) -> Self {
-        self.out_color = out;
-        self.err_color = err;
-        self
+    fn look(&self, format: Format) -> Look {
+        let wide = format == Format::Wide;
+        Look {
+            color: self.out_color,
+            width: self.out_width.filter(|_| !wide),
+            wide,
+        }
     }
 
     /// Whether data is coloured.
@@ -170,12 +199,12 @@ impl Printer {
     ) -> Result<(), ExpectedError> {
         match format {
             Format::Table | Format::Wide => {
-                let wide = format == Format::Wide;
-                let mut table = Table::new(T::COLUMNS, wide);
+                let look = self.look(format);
+                let mut table = Table::new(T::COLUMNS, look.wide);
                 for item in items {
                     table.row(item.cells());
                 }
-                self.data(table.render(self.out_color).as_bytes());
+                self.data(table.render(look).as_bytes());
             }
             Format::Id => {
                 for item in items {
@@ -194,11 +223,11 @@ impl Printer {
         item: &T,
         name: &str,
         format: Format,
-        text: impl FnOnce(bool) -> String,
+        text: impl FnOnce(Look) -> String,
     ) -> Result<(), ExpectedError> {
         match format {
             Format::Table | Format::Wide => {
-                let text = text(self.out_color);
+                let text = text(self.look(format));
                 self.data(text.as_bytes());
             }
             Format::Id => self.line(name),
@@ -268,7 +297,7 @@ mod tests {
     }
 
     impl Row for Thing {
-        const COLUMNS: &'static [(&'static str, bool)] = &[("ID", false), ("COLOUR", true)];
+        const COLUMNS: &'static [Column] = &[Column::new("ID"), Column::wide("COLOUR")];
         fn cells(&self) -> Vec<String> {
             vec![self.id.to_string(), self.colour.to_owned()]
         }

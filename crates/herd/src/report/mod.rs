@@ -2,7 +2,7 @@
 //!
 //! Pure functions over results; they read no file and write nothing.
 
-use herd_core::result::{AttemptEnd, Failure, JobResult, RankResult, TaskCounts};
+use herd_core::result::{AttemptEnd, Failure, JobResult, RankError, RankResult, TaskCounts};
 use herd_core::sentence;
 use herd_core::spec::Array;
 use herd_jobdir::status::TaskOverview;
@@ -40,6 +40,8 @@ pub(crate) struct Context {
     pub(crate) log: String,
     /// What else a person should know of the end.
     pub(crate) note: Option<String>,
+    /// Whether all output was shown where the report goes.
+    pub(crate) output_shown: bool,
     /// The tasks of an array.
     pub(crate) tasks: Option<TaskOverview>,
     /// Columns of the terminal.
@@ -62,7 +64,10 @@ impl Context {
 pub(crate) fn after_run(result: &JobResult, end: Option<&AttemptEnd>, context: &Context) -> String {
     let mut lines = Vec::new();
     if let Some(failure) = &result.failure {
-        failure_lines(&mut lines, failure, context);
+        match just_shown(failure, end, context) {
+            Some(line) => lines.push(line),
+            None => failure_lines(&mut lines, failure, context),
+        }
         if let Some(end) = end {
             other_ranks(&mut lines, first_rank(failure), &end.ranks, context);
         }
@@ -162,6 +167,42 @@ fn first_rank(failure: &Failure) -> Option<&RankResult> {
     }
 }
 
+/// One line in place of the box, where the box would repeat what stands right above it: the output
+/// of the job's only rank, all of which was shown. Several ranks' output comes mixed, with the
+/// reason somewhere in it, and a traceback that only the error file has was not shown.
+fn just_shown(failure: &Failure, end: Option<&AttemptEnd>, context: &Context) -> Option<String> {
+    let (Failure::RankFailed(rank), Some(end)) = (failure, end) else {
+        return None;
+    };
+    if !context.output_shown || end.ranks.len() != 1 || rank.start_error.is_some() {
+        return None;
+    }
+    if rank
+        .error
+        .as_ref()
+        .is_some_and(|error| !ends_with(&rank.last_lines, &traceback(error)))
+    {
+        return None;
+    }
+    let title = sentence::failure_title(failure, &|index| context.node(index));
+    let mut line = format!("herd: {}", clean(&title));
+    let is_traceback = |line: &String| line.trim_start().starts_with("Traceback");
+    if rank.last_lines.iter().any(is_traceback) {
+        let mut lines = rank.last_lines.iter().rev().map(|line| clean(line));
+        if let Some(last) = lines.find(|line| !line.trim().is_empty()) {
+            line.push_str(": ");
+            line.push_str(last.trim());
+        }
+    }
+    Some(line)
+}
+
+/// The lines of a rank's traceback, or of the message where it has none.
+fn traceback(error: &RankError) -> Vec<String> {
+    let text = error.traceback.as_deref().unwrap_or(&error.message);
+    text.lines().map(str::to_owned).collect()
+}
+
 fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) {
     let title = sentence::failure_title(failure, &|index| context.node(index));
     let title = clean(&title);
@@ -180,8 +221,7 @@ fn failure_lines(lines: &mut Vec<String>, failure: &Failure, context: &Context) 
         Failure::RankFailed(rank) | Failure::OutOfMemory(rank) => {
             let mut sections = vec![("last lines", tail(&rank.last_lines, MAX_LINES))];
             if let Some(error) = &rank.error {
-                let traceback = error.traceback.as_deref().unwrap_or(&error.message);
-                let traceback: Vec<String> = traceback.lines().map(str::to_owned).collect();
+                let traceback = traceback(error);
                 // A program that died of its exception has printed the traceback already.
                 if !ends_with(&rank.last_lines, &traceback) {
                     sections.push(("traceback", tail(&traceback, MAX_TRACEBACK)));
@@ -324,7 +364,14 @@ fn failed_tasks(lines: &mut Vec<String>, tasks: &TaskOverview, context: &Context
     };
     let number = count(failed.indices.len(), "task");
     lines.push(match task_list(failed) {
-        Ok(list) => format!("  {number} failed; to run them again: `array: {list}`"),
+        Ok(list) => {
+            let them = if failed.indices.len() == 1 {
+                "it"
+            } else {
+                "them"
+            };
+            format!("  {number} failed; to run {them} again: `array: {list}`")
+        }
         Err(list) => format!(
             "  {number} failed: {list} (`herd status {} -o json` has all)",
             context.short

@@ -1,7 +1,7 @@
 //! What is said after runs of every kind.
 
 use herd_core::exit::ProcessEnd;
-use herd_core::result::{RankError, Rejection, TaskCounts};
+use herd_core::result::{Rejection, TaskCounts};
 use herd_core::state::{AttemptState, JobState, RejectionKind};
 
 use super::*;
@@ -16,6 +16,7 @@ fn context() -> Context {
         log: "/home/me/run.log".to_owned(),
         tasks: None,
         note: None,
+        output_shown: false,
         width: 60,
         color: false,
     }
@@ -123,6 +124,54 @@ fn a_traceback_that_was_printed_is_not_shown_twice() {
         &context(),
     );
     assert_eq!(text.matches("Traceback:").count(), 1, "{text}");
+}
+
+/// One rank's output was all there was to see, so it stands right above the report.
+#[test]
+fn what_was_just_shown_of_the_only_rank_is_not_shown_again() {
+    let shown = Context {
+        output_shown: true,
+        ..context()
+    };
+    let report = |rank: &RankResult, others: &[RankResult], context: &Context| {
+        let end = AttemptEnd {
+            state: AttemptState::Failed,
+            failure: None,
+            exit_code: 1,
+            ended_ms: 13_345,
+            ranks: [std::slice::from_ref(rank), others].concat(),
+        };
+        let result = failed(Failure::RankFailed(Box::new(rank.clone())));
+        after_run(&result, Some(&end), context)
+    };
+    let mut only = rank(0, ProcessEnd::Exited(1));
+    only.last_lines = [
+        "x",
+        "Traceback (most recent call last):",
+        "  File \"a\"",
+        "E: \u{1b}[31mb\u{1b}[0m",
+        "",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let text = report(&only, &[], &shown);
+    let first = "herd: rank 0 failed first, on node0: exit code 1: E: b\n";
+    assert!(text.starts_with(first), "{text}");
+    assert!(!text.contains('│') && text.contains("herd logs"), "{text}");
+    // Shown elsewhere, or among the output of others.
+    assert!(report(&only, &[], &context()).contains("│ E: b"));
+    assert!(report(&only, &[rank(1, ProcessEnd::Exited(0))], &shown).contains("│ E: b"));
+    // A traceback that only the error file has.
+    only.last_lines = vec!["x".to_owned()];
+    let plain = report(&only, &[], &shown);
+    let first = "herd: rank 0 failed first, on node0: exit code 1\n";
+    assert!(plain.starts_with(first), "{plain}");
+    only.error = Some(RankError {
+        message: "E: b".to_owned(),
+        traceback: Some("Traceback:\n  File \"a\"\nE: b\n".to_owned()),
+        timestamp_ms: None,
+    });
+    assert!(report(&only, &[], &shown).contains("│ E: b"));
 }
 
 #[test]

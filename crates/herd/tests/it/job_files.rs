@@ -44,6 +44,106 @@ fn every_fault_of_file_and_flags_is_listed() {
     assert!(!bench.dir.path().join("home/jobs").exists());
 }
 
+/// What the text alone tells, what the files around it tell and what the backend refuses: one report.
+#[test]
+fn i13_faults_of_text_files_and_backend_come_in_one_round_each_in_its_place() {
+    let bench = Bench::new();
+    bench.file(
+        "job.yaml",
+        b"nmae: x\nworkdir: missing\nimage: a/b:c\nwalltime: soon\nretry: {max: 1, on: [driver-lost]}\n\
+          resources: {gpus: 1000}\nafter: [nobody]\nsecrets: {T: {file: nowhere}}\nrun: a\n",
+    );
+    let answer = refused(
+        &bench,
+        &[
+            "run",
+            "job.yaml",
+            "-b",
+            "local",
+            "--cpus",
+            "100000",
+            "--env-file",
+            "absent.env",
+        ],
+    );
+    for part in [
+        "10 faults",
+        "job.yaml:1:1: nmae: unknown key",
+        "job.yaml:2:10: workdir: cannot use",
+        "job.yaml:3:8: image: local runs no containers",
+        "job.yaml:4:11: walltime: ",
+        "job.yaml:5:21: retry.on: local has nobody",
+        "job.yaml:6:19: resources.gpus: asks for 1000",
+        "job.yaml:7:9: after[0]: no job is called",
+        "job.yaml:8:14: secrets.T: cannot open",
+        "--cpus `100000`: asks for 100000",
+        "--env-file absent.env: cannot open",
+    ] {
+        assert!(answer.err.contains(part), "{part}: {}", answer.err);
+    }
+    // In the order of the file, and nothing was written down.
+    let places: Vec<_> = answer
+        .err
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("job.yaml:")?
+                .split(':')
+                .next()?
+                .parse()
+                .ok()
+        })
+        .collect::<Vec<u32>>();
+    assert!(places.is_sorted() && places.len() == 8, "{}", answer.err);
+    assert!(!bench.dir.path().join("home/jobs").exists());
+}
+
+#[test]
+fn what_hangs_on_a_broken_value_is_not_held_against_the_job() {
+    let bench = Bench::new();
+    for (content, flags, faults) in [
+        // Many nodes would ask for too much, but how many was never said.
+        ("nodes: many\nresources: {gpus: 1000}\nrun: a\n", &[][..], 1),
+        ("nodes: 5000\nrun: a\n", &["--nodes", "x"], 1),
+        (
+            "nodes: many\nresources: {gpus: 1000}\nrun: a\n",
+            &["-N", "1"],
+            2,
+        ),
+        ("typo: [\nimage: x\n", &["--mem", "3XB"], 2),
+        ("rnu: a\n", &[], 1),
+        ("typ: pytorch\nprocs_per_node: 2\nrun: a\n", &[], 1),
+        ("backend: a/b\nimage: x\nrun: a\n", &[], 2),
+        (
+            "num_nodes: x\nresources: {accelerators: 'X:1000'}\nrun: a\n",
+            &[],
+            1,
+        ),
+    ] {
+        bench.file("job.yaml", content.as_bytes());
+        // Where `sbatch` is, `auto` is no backend for jobs that ask for GPUs.
+        let args = [&["run", "-b", "local", "job.yaml"], flags].concat();
+        let answer = refused(&bench, &args);
+        let number = format!("started: {faults} fault");
+        assert!(answer.err.contains(&number), "{content}: {}", answer.err);
+    }
+}
+
+/// Keys agree or not once the flags are over them.
+#[test]
+fn flags_can_make_the_keys_of_a_file_agree() {
+    let bench = Bench::new();
+    bench.file("job.yaml", b"procs_per_node: 2\nrun: a\n");
+    let answer = refused(&bench, &["render", "job.yaml"]);
+    let place = "job.yaml:1:17: procs_per_node: needs `type: pytorch` or `type: mpi`";
+    assert!(answer.err.contains(place), "{}", answer.err);
+    let answer = bench.ask(&["render", "job.yaml", "--type", "pytorch"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    bench.file("job.yaml", b"nodes: 1\n");
+    let answer = refused(&bench, &["render", "job.yaml"]);
+    let place = "job.yaml:1:1: run: the job has nothing to run";
+    assert!(answer.err.contains(place), "{}", answer.err);
+}
+
 #[test]
 fn files_that_are_no_job_files() {
     let bench = Bench::new();
@@ -102,7 +202,7 @@ fn a_file_that_is_a_program_is_explained() {
 #[test]
 fn i13_backends_that_do_not_exist_yet_are_refused() {
     let bench = Bench::new();
-    for backend in ["slurm", "kueue", "ray"] {
+    for backend in ["kueue", "ray"] {
         let answer = refused(&bench, &["run", "-b", backend, "--", "true"]);
         assert!(
             answer.err.contains("not available in this release"),
@@ -114,6 +214,26 @@ fn i13_backends_that_do_not_exist_yet_are_refused() {
     refused(&bench, &["run", "-p", "gpu", "--", "true"]);
 }
 
+/// A cluster that cannot be asked is a fault like any other: nothing is sent, and it says what to try.
+#[test]
+fn i13_a_cluster_that_does_not_answer_is_refused() {
+    let bench = Bench::new();
+    let bin = bench.dir.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    bench.file("bin/scontrol", b"#!/bin/sh\necho down >&2; exit 1\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("scontrol"), mode).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let args = ["run", "-b", "slurm", "--", "true"];
+    let output = bench.herd().env("PATH", path).args(args).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    for part in ["backend slurm: ", "scontrol", "down", "hint: "] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(!bench.dir.path().join("home/jobs").exists());
+}
+
 /// Design §7: faults of file and flags are 2, and what a backend cannot honour is mended there too.
 #[test]
 fn i13_a_refusal_and_a_fault_are_one_report_with_one_code() {
@@ -121,7 +241,7 @@ fn i13_a_refusal_and_a_fault_are_one_report_with_one_code() {
     for (name, content, part) in [
         (
             "backend",
-            "backend: slurm\nrun: a\n",
+            "backend: kueue\nrun: a\n",
             "not available in this release",
         ),
         ("image", "image: a/b:c\nrun: a\n", "containers"),

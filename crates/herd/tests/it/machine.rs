@@ -126,3 +126,54 @@ fn a_current_directory_that_is_gone_is_explained() {
         "{said}"
     );
 }
+
+/// Real bash, with the words of a command line as it gives them to a completion.
+#[test]
+fn bash_completes_what_names_a_job() {
+    let bench = Bench::new();
+    bench.failed_job("digits");
+    bench.job("nap");
+    bench.job("$(touch pwned)");
+    let script = bench.ask(&["completions", "bash"]).out;
+    bench.file("herd.bash", script.as_bytes());
+    let completed = |words: &[&str]| {
+        let ask = "source ./herd.bash; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+                   _herd_or_jobs \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; \
+                   printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let output = std::process::Command::new("bash")
+            .args(["--norc", "-c", ask, "bash", env!("CARGO_BIN_EXE_herd")])
+            .args(words)
+            .current_dir(bench.dir.path())
+            .env("HERD_HOME", bench.dir.path().join("home"))
+            .output()
+            .unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let shown = String::from_utf8(output.stdout).unwrap();
+        shown.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let home = bench.dir.path().join("home");
+    for (words, offered) in [
+        (&["status", ""][..], &["last", "digits", "nap"][..]),
+        (&["status", "di"], &["digits"]),
+        (&["logs", "-f", "--rank", "0", "na"], &["nap"]),
+        (&["wait", "digits", "na"], &["nap"]),
+        (&["cancel", ""], &["last", "nap"]),
+        (&["--home", home.to_str().unwrap(), "why", "d"], &["digits"]),
+        (&["logs", "--fol"], &["--follow"]),
+        (&["status", "--output", "js"], &["json"]),
+        (&["stat"], &["status"]),
+    ] {
+        let found = completed(words);
+        for word in offered {
+            assert!(
+                found.iter().any(|other| other == word),
+                "{words:?}: {found:?}"
+            );
+        }
+    }
+    // Short ids too; those that have ended are not offered to `cancel`, nor anything after `--`.
+    assert_eq!(completed(&["status", ""]).len(), 1 + 2 + 3);
+    assert_eq!(completed(&["cancel", ""]).len(), 1 + 1 + 2);
+    assert_eq!(completed(&["exec", "nap", "--", "dig"]), [""]);
+    assert!(!bench.dir.path().join("pwned").exists());
+}

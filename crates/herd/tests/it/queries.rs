@@ -116,6 +116,33 @@ fn status_and_why_tell_the_failure() {
 }
 
 #[test]
+fn lists_fit_the_terminal_and_are_whole_elsewhere() {
+    let bench = Bench::new();
+    let name = "n".repeat(90);
+    bench.job(&name);
+    let herd = env!("CARGO_BIN_EXE_herd");
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args([
+            "-c",
+            "stty cols 70; $0 ls; echo WHOLE; $0 ls | cat; $0 ls -o wide",
+            herd,
+        ])
+        .env("HERD_HOME", bench.dir.path().join("home"))
+        .env("NO_COLOR", "1");
+    let (_, screen) = herd_testing::Terminal::start(&shell).wait();
+    let (fitting, whole) = screen.split_once("WHOLE").unwrap();
+    let widest = fitting
+        .lines()
+        .map(|line| line.trim_end().chars().count())
+        .max();
+    assert!(widest.unwrap() <= 70, "{screen}");
+    assert!(fitting.contains("nnn…"), "{screen}");
+    assert_eq!(whole.matches(&name).count(), 2, "{screen}");
+    assert!(!whole.contains('…'), "{screen}");
+}
+
+#[test]
 fn logs_are_filtered_and_cleaned() {
     let bench = Bench::new();
     bench.failed_job("digits");

@@ -18,18 +18,10 @@ impl Membership {
         if !any || !in_round.all(|member| member.state == State::Finished) {
             return self.complete_if_ready(now);
         }
-        let reason = "the job has finished".to_owned();
-        let told = |(&id, member): (&Id, &Member)| {
-            let message = match member.state {
-                State::Finished => FromHost::Released,
-                _ => FromHost::Closed {
-                    reason: reason.clone(),
-                },
-            };
-            Action::Send(id, message)
-        };
-        let actions = self.members.iter().map(told).collect();
-        self.closed = Some(reason);
+        // Those that stand by are not needed any more.
+        let told = |&id| Action::Send(id, FromHost::Released);
+        let actions = self.members.keys().map(told).collect();
+        self.closed = Some("the job has finished".to_owned());
         actions
     }
 

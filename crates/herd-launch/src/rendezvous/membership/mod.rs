@@ -196,7 +196,15 @@ impl Membership {
                 restarts,
                 port,
                 has_store,
-            } => self.join(id, round, (restarts, port, has_store), now),
+                reason,
+            } => {
+                let mut actions = match reason {
+                    Some(reason) => self.restart(id, round, &reason),
+                    None => Vec::new(),
+                };
+                actions.extend(self.join(id, round, (restarts, port, has_store), now));
+                actions
+            }
             ToHost::Restart { round, reason } => self.restart(id, round, &reason),
             ToHost::Failed { reason } => self.failed(id, &reason),
             ToHost::Finished { round } => self.finished(id, round, now),

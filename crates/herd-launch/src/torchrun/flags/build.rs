@@ -11,7 +11,8 @@ use super::table::FLAGS;
 use super::values::{
     AffinityMode, DEFAULT_SIGNALS, EventLog, ExitRule, NodeCount, NprocPerNode, RdzvBackend,
 };
-use super::{Cidr, Command, Flags, endpoint, lists, rdzv_conf, values};
+use super::{Command, Flags, endpoint, lists, rdzv_conf, values};
+use crate::store::Network;
 use crate::torchrun::mask::StdMap;
 
 /// What torchrun waits between the request to end and SIGKILL.
@@ -151,7 +152,7 @@ fn numa_binding(reader: &Reader<'_>) -> Result<Option<AffinityMode>, FlagError> 
 }
 
 /// The flag may come several times.
-fn store_allow(reader: &Reader<'_>) -> Result<Vec<Cidr>, FlagError> {
+fn store_allow(reader: &Reader<'_>) -> Result<Vec<Network>, FlagError> {
     let mut all = Vec::new();
     for (flag, value) in &reader.scanned.given {
         if flag.name == "store-allow"

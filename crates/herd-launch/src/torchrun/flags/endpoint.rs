@@ -1,9 +1,10 @@
 //! Where nodes meet, and addresses that may connect.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use super::reader::Bad;
+use crate::store::Network;
 
 /// Longest name of a host.
 const HOST_MAX: usize = 253;
@@ -105,56 +106,16 @@ pub(super) fn port(text: &str) -> Result<u16, Bad> {
         .map_err(|_error| Bad::new("is no port", "give a number from 0 to 65535"))
 }
 
-/// A network: an address and how many of its leading bits count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    address: IpAddr,
-    prefix: u8,
-}
-
-impl Cidr {
-    /// Whether the address is in the network. An IPv4 address in IPv6 form is the IPv4 address.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let shift = 32_u32.saturating_sub(u32::from(self.prefix));
-                let mask = u32::MAX.checked_shl(shift).unwrap_or(0);
-                network.to_bits() & mask == address.to_bits() & mask
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let shift = 128_u32.saturating_sub(u32::from(self.prefix));
-                let mask = u128::MAX.checked_shl(shift).unwrap_or(0);
-                network.to_bits() & mask == address.to_bits() & mask
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
-        }
-    }
-}
-
 /// `10.0.0.0/8`, or one address; several between commas.
-pub(super) fn networks(text: &str) -> Result<Vec<Cidr>, Bad> {
-    text.split(',').map(|entry| network(entry.trim())).collect()
-}
-
-fn network(text: &str) -> Result<Cidr, Bad> {
-    let bad = || {
-        Bad::new(
-            "is no network",
-            "give an address, or an address with its number of bits: `10.0.0.0/8`, `fd00::/16`",
-        )
+pub(super) fn networks(text: &str) -> Result<Vec<Network>, Bad> {
+    let network = |entry: &str| {
+        entry.parse().map_err(|_error| {
+            Bad::new(
+                "is no network",
+                "give an address, or an address with its number of bits: `10.0.0.0/8`, `fd00::/16`",
+            )
+        })
     };
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().map_err(|_error| bad())?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let prefix = match bits {
-        Some(bits) => bits.parse().map_err(|_error| bad())?,
-        None => most,
-    };
-    if prefix > most {
-        return Err(bad());
-    }
-    Ok(Cidr { address, prefix })
+    let entries = text.split(',').map(str::trim);
+    entries.map(network).collect()
 }

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use completion::completion;
-pub use endpoint::{Cidr, Endpoint};
+pub use endpoint::Endpoint;
 pub use error::{FlagError, Origin};
 pub use help::help;
 pub use lists::RankSet;
@@ -37,6 +37,7 @@ pub use values::{
 };
 
 use super::mask::StdMap;
+use crate::store::Network;
 
 /// What a command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +122,7 @@ pub struct Flags {
     /// Whether to say what was found and decided.
     pub verbose: bool,
     /// Further addresses that may connect to the workers' store.
-    pub store_allow: Vec<Cidr>,
+    pub store_allow: Vec<Network>,
     /// The script, module or program.
     pub script: OsString,
     /// Its arguments, untouched.

@@ -19,6 +19,12 @@ impl RdzvConf {
         self.entries.get(key).map(String::as_str)
     }
 
+    /// All settings, each with its name.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
+        let entries = self.entries.iter();
+        entries.map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// A setting in seconds.
     pub fn seconds(&self, key: &str) -> Result<Option<Duration>, FlagError> {
         self.value(key, values::seconds)

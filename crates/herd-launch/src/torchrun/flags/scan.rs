@@ -13,7 +13,7 @@ pub(super) struct Scanned {
     pub(super) given: Vec<(&'static Flag, Option<OsString>)>,
     /// The script.
     pub(super) script: Option<OsString>,
-    /// All after the script, untouched.
+    /// All after the script, without a `--` right behind it.
     pub(super) args: Vec<OsString>,
 }
 
@@ -34,7 +34,8 @@ impl Scanned {
     }
 }
 
-/// Splits the arguments (without the program's name). A `--` before the script is dropped.
+/// Splits the arguments (without the program's name). A `--` before the script
+/// is dropped, or else one right behind it.
 pub(super) fn scan(arguments: &[OsString]) -> Result<Scanned, FlagError> {
     let mut scanned = Scanned::default();
     let mut rest = arguments.iter();
@@ -43,7 +44,16 @@ pub(super) fn scan(arguments: &[OsString]) -> Result<Scanned, FlagError> {
         let bytes = argument.as_bytes();
         if flags_ended || !is_flag(bytes) {
             scanned.script = Some(argument.clone());
-            scanned.args = rest.as_slice().to_vec();
+            let mut args = rest.as_slice();
+            // torchrun's parser takes a `--` right behind the script for its own. People write it so
+            // that their script's flags cannot be meant for torchrun, and the script never sees it.
+            if let Some((first, others)) = args.split_first()
+                && first == "--"
+                && !flags_ended
+            {
+                args = others;
+            }
+            scanned.args = args.to_vec();
             break;
         }
         if bytes == b"--" {

@@ -95,6 +95,15 @@ pub enum NumaError {
     NoNumactl,
 }
 
+/// Names another place than `/sys`. For tests of this project: no documentation offers it, since a
+/// worker bound by another machine's topology is merely bound to the wrong processors.
+const ROOT_VARIABLE: &str = "HERD_LAUNCH_TEST_SYSFS_ROOT";
+
+/// Where the topology is read from.
+pub fn sysfs_root() -> PathBuf {
+    std::env::var_os(ROOT_VARIABLE).map_or_else(|| PathBuf::from("/sys"), PathBuf::from)
+}
+
 /// The processors of one worker, ascending. `root` is where sysfs is mounted, `devices` are the
 /// accelerators that workers see, in their order, and `allowed` the processors that this process
 /// may use. This reads the sysfs tree.

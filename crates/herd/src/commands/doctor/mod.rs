@@ -12,6 +12,7 @@ use crate::cli::Format;
 use crate::cli::machine::DoctorArgs;
 use crate::error::{ExpectedError, count};
 use crate::jobs;
+use crate::printer::table::Column;
 use crate::printer::{Printer, Row};
 
 /// The code herd ends with when a check failed.
@@ -59,11 +60,12 @@ impl Finding {
 }
 
 impl Row for Finding {
-    const COLUMNS: &'static [(&'static str, bool)] = &[
-        ("CHECK", false),
-        ("RESULT", false),
-        ("DETAIL", false),
-        ("REMEDY", true),
+    const COLUMNS: &'static [Column] = &[
+        Column::new("CHECK"),
+        Column::new("RESULT"),
+        // Never shortened: what is wrong with a machine is read to its end.
+        Column::new("DETAIL"),
+        Column::wide("REMEDY"),
     ];
 
     fn cells(&self) -> Vec<String> {

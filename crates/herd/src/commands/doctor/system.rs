@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use herd_launch::accelerators;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statfs::statfs;
 use nix::sys::statvfs::statvfs;
 
 use super::{Finding, Verdict};
-use crate::machine::{self, Devices};
+use crate::backend_local;
 use crate::text;
 
 /// Less free space than this is a warning, a tenth of it a failure.
@@ -192,14 +193,22 @@ pub(super) fn cpus() -> Finding {
     }
 }
 
-/// GPUs that can be opened.
+/// GPUs that jobs can have.
 pub(super) fn gpus() -> Finding {
-    let Devices { all, usable } = machine::gpu_devices();
-    if all == 0 {
-        return Finding::ok("gpus", "none");
-    }
-    if all == usable {
-        return Finding::ok("gpus", all.to_string());
+    let usable = backend_local::gpus().len();
+    // An environment that names some may leave out others.
+    let all = if accelerators::are_named() {
+        usable
+    } else {
+        accelerators::device_files(Path::new("/dev")).len()
+    };
+    if usable >= all {
+        let text = if usable == 0 {
+            "none".to_owned()
+        } else {
+            usable.to_string()
+        };
+        return Finding::ok("gpus", text);
     }
     Finding::new(
         "gpus",

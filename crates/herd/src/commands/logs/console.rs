@@ -75,11 +75,13 @@ impl Console {
     }
 
     /// Shows what is left, on the calling thread. The other one, which is done or asleep, ends when
-    /// it wakes; waiting for that would cost more than many a job.
-    pub(crate) fn finish(&self) {
+    /// it wakes; waiting for that would cost more than many a job. Whether all of it was shown.
+    pub(crate) fn finish(&self) -> bool {
         lock(&self.calls).over = true;
         self.called.notify_one();
-        lock(&self.screen).show();
+        let mut screen = lock(&self.screen);
+        screen.show();
+        !screen.failed
     }
 
     fn run(&self) {

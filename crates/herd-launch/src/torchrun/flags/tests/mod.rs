@@ -211,6 +211,20 @@ fn row44_all_after_the_script_is_untouched() {
     assert_eq!(flags.nnodes.max, 1);
 }
 
+/// As torchrun does, tried with Python 3.11: `torchrun -m scripts.train -- --depth=12` is common.
+#[test]
+fn row44_one_double_dash_right_behind_the_script_is_torchruns_own() {
+    for (given, left) in [
+        (&["s", "--", "--x", "--"][..], &["--x", "--"][..]),
+        (&["s", "--", "--", "x"], &["--", "x"]),
+        (&["s", "a", "--", "x"], &["a", "--", "x"]),
+        (&["--", "s", "--", "x"], &["--", "x"]),
+        (&["-m", "s", "--"], &[]),
+    ] {
+        assert_eq!(flags(given).args, left, "{given:?}");
+    }
+}
+
 #[test]
 fn row44_switches_of_the_environment_are_numbers() {
     assert!(with(&["s"], &[("PET_STANDALONE", "1")]).standalone);

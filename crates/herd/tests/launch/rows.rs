@@ -1,119 +1,17 @@
-//! `herd launch` from outside, by the rows of the launcher specification §18. Workers are shell
-//! scripts: what is shown holds for any program.
-
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+//! Rows of the launcher specification §18 on a machine that does nothing else.
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use herd_testing::{alive, eventually, pids, signal};
+use herd_testing::{alive, eventually, signal};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A directory with a worker script.
-struct Launch {
-    directory: TempDir,
-}
-
-impl Launch {
-    fn new(script: &str) -> Self {
-        let directory = TempDir::new().unwrap();
-        let path = directory.path().join("worker");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        Self { directory }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// `herd launch FLAGS --no-python worker ARGS` in the directory.
-    fn command(&self, flags: &[&str], args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
-        command
-            .arg("launch")
-            .args(flags)
-            .args(["--no-python", "./worker"])
-            .args(args)
-            .env("TMPDIR", self.directory.path())
-            .env("OMP_NUM_THREADS", "1")
-            .env_remove("TORCHELASTIC_ERROR_FILE")
-            .current_dir(self.directory.path())
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, flags: &[&str]) -> Output {
-        self.command(flags, &[]).output().unwrap()
-    }
-
-    fn start(&self, flags: &[&str]) -> Child {
-        self.command(flags, &[])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-
-    fn pids(&self, name: &str) -> Vec<i32> {
-        pids(&self.path(name))
-    }
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-#[track_caller]
-fn assert_status(output: &Output, code: i32) {
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "{}{}",
-        out(output),
-        err(output)
-    );
-}
-
-fn pid(child: &Child) -> i32 {
-    i32::try_from(child.id()).unwrap()
-}
-
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines
-}
-
-/// All files below a directory, relative to it.
-fn files(root: &Path) -> Vec<String> {
-    fn walk(root: &Path, at: &Path, found: &mut Vec<String>) {
-        for entry in fs::read_dir(at).unwrap().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                walk(root, &path, found);
-            } else {
-                found.push(path.strip_prefix(root).unwrap().display().to_string());
-            }
-        }
-    }
-    let mut found = Vec::new();
-    walk(root, root, &mut found);
-    found.sort();
-    found
-}
+use crate::fixture::{Launch, assert_status, end_by_repeating, err, files, out, pid, sorted};
 
 #[test]
-fn row_5_the_environment_is_the_launchers_with_that_of_the_rank_over_it() {
+pub(crate) fn row_5_the_environment_is_the_launchers_with_that_of_the_rank_over_it() {
     let launch = Launch::new("echo $RANK/$WORLD_SIZE $LOCAL_RANK $GIVEN");
     let output = launch
         .command(&["--nproc-per-node=2"], &[])
@@ -126,7 +24,7 @@ fn row_5_the_environment_is_the_launchers_with_that_of_the_rank_over_it() {
 }
 
 #[test]
-fn row_7_tee_of_stdout_makes_only_that_file_for_each_rank() {
+pub(crate) fn row_7_tee_of_stdout_makes_only_that_file_for_each_rank() {
     let launch = Launch::new("echo o; echo e >&2");
     let output = launch.run(&["--nproc-per-node=2", "--log-dir=logs", "--tee=1"]);
     assert_status(&output, 0);
@@ -138,7 +36,7 @@ fn row_7_tee_of_stdout_makes_only_that_file_for_each_rank() {
 }
 
 #[test]
-fn row_8_each_restart_is_an_attempt_with_its_own_directory() {
+pub(crate) fn row_8_each_restart_is_an_attempt_with_its_own_directory() {
     let launch = Launch::new("echo $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS; exit 1");
     let output = launch.run(&["--max-restarts=3", "--log-dir=logs", "--redirects=3"]);
     assert_status(&output, 1);
@@ -154,7 +52,7 @@ fn row_8_each_restart_is_an_attempt_with_its_own_directory() {
 }
 
 #[test]
-fn rows_9_and_10_a_file_is_no_log_directory_and_dev_null_keeps_nothing() {
+pub(crate) fn rows_9_and_10_a_file_is_no_log_directory_and_dev_null_keeps_nothing() {
     let launch = Launch::new("echo \"[$TORCHELASTIC_ERROR_FILE]\"");
     fs::write(launch.path("file"), "").unwrap();
     let output = launch.run(&["--log-dir=file"]);
@@ -167,7 +65,7 @@ fn rows_9_and_10_a_file_is_no_log_directory_and_dev_null_keeps_nothing() {
 }
 
 #[test]
-fn row_11_a_rank_filter_hides_the_others_and_their_files_are_whole() {
+pub(crate) fn row_11_a_rank_filter_hides_the_others_and_their_files_are_whole() {
     let launch = Launch::new("echo $RANK; echo e$RANK >&2");
     let output = launch.run(&["--nproc-per-node=2", "--local-ranks-filter=1"]);
     assert_eq!((out(&output), err(&output)), ("1\n".into(), "e1\n".into()));
@@ -191,7 +89,7 @@ fn row_11_a_rank_filter_hides_the_others_and_their_files_are_whole() {
 }
 
 #[test]
-fn row_12_filtered_lines_are_written_once_more_with_their_headers() {
+pub(crate) fn row_12_filtered_lines_are_written_once_more_with_their_headers() {
     let launch = Launch::new("echo an apple; echo a zebra,led; echo nothing");
     let flags = [
         "--tee=3",
@@ -209,7 +107,7 @@ fn row_12_filtered_lines_are_written_once_more_with_their_headers() {
 }
 
 #[test]
-fn row_13_lines_of_busy_ranks_are_shown_whole_and_once() {
+pub(crate) fn row_13_lines_of_busy_ranks_are_shown_whole_and_once() {
     const LINES: usize = 100_000;
     let launch = Launch::new(&format!("seq -f \"$RANK:%.0f:{}\" {LINES}", "x".repeat(40)));
     let output = launch.run(&["--nproc-per-node=4", "--tee=3"]);
@@ -227,7 +125,7 @@ fn row_13_lines_of_busy_ranks_are_shown_whole_and_once() {
 }
 
 #[test]
-fn rows_14_to_16_lines_come_soon_partial_ones_whole_and_the_last_at_the_end() {
+pub(crate) fn rows_14_to_16_lines_come_soon_partial_ones_whole_and_the_last_at_the_end() {
     let launch = Launch::new(
         "echo first; until [ -e go ]; do sleep 0.02; done; printf abc; sleep 0.3; printf 'def\\n'; printf tail",
     );
@@ -251,7 +149,7 @@ fn rows_14_to_16_lines_come_soon_partial_ones_whole_and_the_last_at_the_end() {
 }
 
 #[test]
-fn rows_21_and_29_the_shutdown_timeout_holds_after_a_failure() {
+pub(crate) fn rows_21_and_29_the_shutdown_timeout_holds_after_a_failure() {
     let launch = Launch::new(
         "if [ $RANK = 0 ]; then until [ -e ready ]; do sleep 0.02; done; exit 3; fi
          trap '' TERM; touch ready; while :; do sleep 0.1; done",
@@ -267,7 +165,7 @@ fn rows_21_and_29_the_shutdown_timeout_holds_after_a_failure() {
 }
 
 #[test]
-fn rows_22_and_23_nothing_of_a_worker_is_left_however_it_ends() {
+pub(crate) fn rows_22_and_23_nothing_of_a_worker_is_left_however_it_ends() {
     for code in [0, 1] {
         let launch = Launch::new(&format!(
             "sleep 600 & echo $! >> left; setsid sleep 600 & echo $! >> left; exit {code}"
@@ -280,7 +178,7 @@ fn rows_22_and_23_nothing_of_a_worker_is_left_however_it_ends() {
 }
 
 #[test]
-fn row_24_nothing_is_left_when_the_launcher_is_killed() {
+pub(crate) fn row_24_nothing_is_left_when_the_launcher_is_killed() {
     let launch = Launch::new(
         "trap '' TERM; echo $$ >> all; setsid sleep 600 & echo $! >> all; while :; do sleep 0.1; done",
     );
@@ -298,7 +196,7 @@ fn row_24_nothing_is_left_when_the_launcher_is_killed() {
 }
 
 #[test]
-fn row_25_a_worker_leads_its_session() {
+pub(crate) fn row_25_a_worker_leads_its_session() {
     let launch = Launch::new("ps -o pid=,pgid=,sid= -p $$");
     let output = launch.run(&[]);
     let text = out(&output);
@@ -310,7 +208,7 @@ fn row_25_a_worker_leads_its_session() {
 }
 
 #[test]
-fn row_26_signals_reach_workers_as_themselves_and_the_status_is_1() {
+pub(crate) fn row_26_signals_reach_workers_as_themselves_and_the_status_is_1() {
     for (name, code) in [("INT", 1), ("TERM", 1), ("QUIT", 1), ("HUP", 1)] {
         let launch = Launch::new(&format!(
             "trap 'echo {name} >> got; exit 0' {name}; echo $$ >> ready; while :; do sleep 0.05; done"
@@ -326,7 +224,7 @@ fn row_26_signals_reach_workers_as_themselves_and_the_status_is_1() {
 }
 
 #[test]
-fn usr1_is_passed_on_and_ends_nobody() {
+pub(crate) fn usr1_is_passed_on_and_ends_nobody() {
     let launch = Launch::new(
         "trap 'touch got' USR1; echo $$ > ready; until [ -e got ]; do sleep 0.05; done",
     );
@@ -337,19 +235,12 @@ fn usr1_is_passed_on_and_ends_nobody() {
 }
 
 #[test]
-fn row_27_signals_that_come_again_kill_and_leave_nobody() {
+pub(crate) fn row_27_signals_that_come_again_kill_and_leave_nobody() {
     let launch = Launch::new("trap '' TERM; echo $$ >> ready; while :; do sleep 0.05; done");
     let child = launch.start(&["--nproc-per-node=2"]);
     eventually("both run", || launch.pids("ready").len() == 2);
-    for _ in 0..3 {
-        // The launcher may have ended after the second.
-        drop(
-            Command::new("kill")
-                .args(["-TERM", &pid(&child).to_string()])
-                .status(),
-        );
-    }
     let began = Instant::now();
+    end_by_repeating(pid(&child));
     assert_status(&child.wait_with_output().unwrap(), 1);
     assert!(
         began.elapsed() < Duration::from_secs(20),
@@ -359,7 +250,7 @@ fn row_27_signals_that_come_again_kill_and_leave_nobody() {
 }
 
 #[test]
-fn rows_32_33_and_38_the_report_names_the_first_and_the_others() {
+pub(crate) fn rows_32_33_and_38_the_report_names_the_first_and_the_others() {
     let launch = Launch::new(
         "[ $RANK = 1 ] || exec sleep 600; until [ -e go ]; do touch go; done; kill -SEGV $$",
     );
@@ -384,7 +275,7 @@ fn rows_32_33_and_38_the_report_names_the_first_and_the_others() {
 }
 
 #[test]
-fn rows_34_35_and_37_error_files_are_read_and_copied() {
+pub(crate) fn rows_34_35_and_37_error_files_are_read_and_copied() {
     let told = r#"{"message": {"message": "E: at 1000", "extraInfo": {"py_callstack": "stack 1000", "timestamp": "1000"}}}"#;
     let launch = Launch::new(&format!("echo '{told}' > $TORCHELASTIC_ERROR_FILE; exit 4"));
     let parent = launch.path("parent.json");
@@ -406,7 +297,53 @@ fn rows_34_35_and_37_error_files_are_read_and_copied() {
 }
 
 #[test]
-fn row_41_a_worker_has_all_variables_of_torchrun() {
+fn row_36_the_earlier_error_file_is_the_root_cause_over_a_lower_rank() {
+    let told = |rank: &str, ago: u32| {
+        format!(
+            r#"echo '{{"message": {{"message": "E{rank}", "extraInfo": {{"py_callstack": "stack {rank}", "timestamp": "'$(($(date +%s) - {ago}))'"}}}}}}' > $TORCHELASTIC_ERROR_FILE"#
+        )
+    };
+    let root = |text: &str| {
+        let root = text.split("Root Cause (first observed failure):").nth(1);
+        root.unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    // Both failed of themselves; rank 2's record is older.
+    let launch = Launch::new(&format!(
+        "case $RANK in
+         0) {}; echo >> ready; until [ -s ready2 ]; do sleep 0.02; done; exit 1;;
+         2) {}; echo >> ready2; until [ -s ready ]; do sleep 0.02; done; trap 'exit 1' TERM; exit 1;;
+         *) exec sleep 600;; esac",
+        told("0", 20),
+        told("2", 40)
+    ));
+    let output = launch.run(&["--nproc-per-node=3"]);
+    assert_status(&output, 1);
+    let text = err(&output);
+    assert!(root(&text).contains("stack 2"), "{text}");
+    // Rank 1 failed long ago and only its process lived on; the others' failure came of it.
+    let launch = Launch::new(&format!(
+        "[ $RANK = 1 ] && {{ {}; touch ready; exec sleep 600; }}
+         until [ -e ready ]; do sleep 0.02; done; exit 3",
+        told("1", 30)
+    ));
+    let output = launch.run(&["--nproc-per-node=2"]);
+    assert!(root(&err(&output)).contains("stack 1"), "{}", err(&output));
+    // A record that was made because the launcher asked for the end blames nobody.
+    let launch = Launch::new(&format!(
+        "[ $RANK = 0 ] && {{ trap '{}; exit 1' TERM; touch ready; while :; do sleep 0.02; done; }}
+         until [ -e ready ]; do sleep 0.02; done; exit 3",
+        told("0", 0).replace('\'', "'\\''")
+    ));
+    let output = launch.run(&["--nproc-per-node=2"]);
+    assert!(
+        root(&err(&output)).contains("exitcode  : 3"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+pub(crate) fn row_41_a_worker_has_all_variables_of_torchrun() {
     let launch = Launch::new("env");
     let output = launch
         .command(
@@ -447,7 +384,7 @@ fn row_41_a_worker_has_all_variables_of_torchrun() {
 }
 
 #[test]
-fn rows_42_and_43_macros_in_arguments_and_in_the_prefix() {
+pub(crate) fn rows_42_and_43_macros_in_arguments_and_in_the_prefix() {
     let launch = Launch::new("echo \"$@\"");
     let output = launch
         .command(
@@ -466,7 +403,7 @@ fn rows_42_and_43_macros_in_arguments_and_in_the_prefix() {
 }
 
 #[test]
-fn row_45_the_status_is_torchruns_or_the_workers() {
+pub(crate) fn row_45_the_status_is_torchruns_or_the_workers() {
     let launch = Launch::new("exit 7");
     assert_status(&launch.run(&[]), 1);
     assert_status(&launch.run(&["--exit-code=worker"]), 7);
@@ -484,7 +421,7 @@ fn row_45_the_status_is_torchruns_or_the_workers() {
 }
 
 #[test]
-fn row_46_two_standalone_launches_at_once_do_not_meet() {
+pub(crate) fn row_46_two_standalone_launches_at_once_do_not_meet() {
     let launch = Launch::new("echo $MASTER_PORT; until [ -e go ]; do sleep 0.02; done");
     let both = [
         launch.start(&["--standalone"]),
@@ -499,7 +436,7 @@ fn row_46_two_standalone_launches_at_once_do_not_meet() {
 }
 
 #[test]
-fn herdrun_is_the_same_by_its_name() {
+pub(crate) fn herdrun_is_the_same_by_its_name() {
     let launch = Launch::new("echo $RANK");
     let link = launch.path("herdrun");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_herd"), &link).unwrap();
@@ -514,7 +451,7 @@ fn herdrun_is_the_same_by_its_name() {
 }
 
 #[test]
-fn d3_the_directory_that_nobody_named_goes_with_success_and_stays_after_a_failure() {
+pub(crate) fn d3_the_directory_that_nobody_named_goes_with_success_and_stays_after_a_failure() {
     let launch = Launch::new("exit $CODE");
     let left = |code: &str| {
         let mut command = launch.command(&["--redirects=3"], &[]);
@@ -530,7 +467,7 @@ fn d3_the_directory_that_nobody_named_goes_with_success_and_stays_after_a_failur
 }
 
 #[test]
-fn the_console_can_show_some_ranks_while_files_have_all() {
+pub(crate) fn the_console_can_show_some_ranks_while_files_have_all() {
     let launch = Launch::new("echo $RANK; echo e$RANK >&2");
     let flags = ["--nproc-per-node=3", "--tee-ranks=0", "--log-dir=logs"];
     let output = launch.run(&flags);
@@ -541,7 +478,7 @@ fn the_console_can_show_some_ranks_while_files_have_all() {
 }
 
 #[test]
-fn the_summary_tells_what_each_worker_used() {
+pub(crate) fn the_summary_tells_what_each_worker_used() {
     let launch = Launch::new("[ $RANK = 0 ] || exit 3");
     let output = launch.run(&["--nproc-per-node=2", "--summary"]);
     assert_status(&output, 1);
@@ -553,26 +490,4 @@ fn the_summary_tells_what_each_worker_used() {
         .filter_map(|line| line.split_whitespace().nth(1))
         .collect();
     assert_eq!(codes[1], "3", "{text}");
-}
-
-#[test]
-fn i13_what_is_not_built_yet_is_refused() {
-    let launch = Launch::new("true");
-    for flags in [
-        &["--hang-timeout=10s"][..],
-        &[
-            "--nnodes=2",
-            "--rdzv-backend=c10d",
-            "--rdzv-endpoint=localhost",
-        ],
-        &["--event-log-handler=console"],
-    ] {
-        let output = launch.run(flags);
-        assert_status(&output, 1);
-        assert!(
-            err(&output).contains("not available yet"),
-            "{}",
-            err(&output)
-        );
-    }
 }
