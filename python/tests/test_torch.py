@@ -109,7 +109,8 @@ def test_two_attempts_with_error_files_and_a_report(tmp_path):
             message = json.loads(path.read_text())["message"]["message"]
             assert message == f"RuntimeError: of rank {rank} in attempt {attempt}"
     own = json.loads((tmp_path / "own.json").read_text())["message"]
-    assert "in attempt 1" in own["message"] and own["errorCode"] == 1
+    # A rank may be ended by the agent between its error file and its exit.
+    assert "in attempt 1" in own["message"] and own["errorCode"] in (1, -15)
 
 
 def test_four_ranks_of_a_million_lines_are_shown_exactly(tmp_path):
