@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod config;
 mod error;
+mod file_system;
 mod job_input;
 mod jobs;
 mod printer;
