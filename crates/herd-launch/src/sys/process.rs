@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -93,6 +93,19 @@ pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 pub fn watch_stream(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: as above.
     Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+/// Takes over a descriptor that whoever started this program left open for it, by its number. Programs
+/// call it once for each, before they open anything; the standard streams are refused.
+pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd <= 2 {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: the number is not -1, and one that is not open makes the call fail.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    // SAFETY: it is open, and nothing in this program has been told its number, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Which side of a fork this is.
