@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use herd_core::JobId;
 use herd_core::result::{JobResult, TaskResult};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::attempt::AttemptDir;
@@ -136,6 +138,27 @@ impl JobDir {
     /// The summary, where it was written.
     pub fn read_summary(&self) -> Result<Option<Summary>, JobDirError> {
         files::read_json(&self.path.join("summary.json"))
+    }
+
+    /// Writes the script that a backend was given, for people.
+    pub fn write_script(&self, script: &str) -> Result<(), JobDirError> {
+        let path = self.path.join("submit.sh");
+        files::write_atomic(&path, script.as_bytes(), Durability::Process)
+    }
+
+    /// Writes what the submitting side of a backend has to remember, into a file of this name.
+    pub fn write_backend<T: Serialize>(&self, name: &str, record: &T) -> Result<(), JobDirError> {
+        let path = self.path.join(name);
+        files::write_atomic(
+            &path,
+            &files::json_line(&path, record)?,
+            Durability::Machine,
+        )
+    }
+
+    /// What was written so; nothing where it was not.
+    pub fn read_backend<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, JobDirError> {
+        files::read_json(&self.path.join(name))
     }
 
     /// Appends one request for the driver to `control.jsonl`.

@@ -66,6 +66,11 @@ pub enum ToCoordinator {
     },
     /// That daemon ended, could not start or was not ready in time.
     ServiceFailed(Box<ServiceFailure>),
+    /// The batch system asks this node to end.
+    AskedToEnd {
+        /// By which signal.
+        signal: i32,
+    },
     /// A message of the coordinator has a type that this executor does not know.
     NotUnderstood,
     /// About a command that a client runs on a node.

@@ -2,6 +2,7 @@
 //! frame.
 
 use std::io;
+use std::net::SocketAddr;
 
 use serde::Serialize;
 use tokio::io::AsyncWriteExt;
@@ -37,6 +38,11 @@ impl Sender {
             written: 0,
             failed: false,
         }
+    }
+
+    /// This side's address on the connection.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
     }
 
     /// Queues a frame; [`Sender::flush`] sends it. When more than 256 KiB wait, those are written

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use herd_backends::slurm;
 use herd_core::text::error_report;
-use herd_runtime::{entry, launch, mpi, rsh};
+use herd_runtime::{entry, launch, mpi, rsh, supervise};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -24,6 +25,18 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&error, error.exit_code()),
         },
+        Some("driver") => {
+            let args: Vec<OsString> = args.collect();
+            match args.split_first() {
+                Some((kind, rest)) if kind == slurm::entry::FLAG => {
+                    ExitCode::from(slurm::entry::driver(rest))
+                }
+                _ => complain(
+                    &entry::EntryError::Usage("herd-node drives jobs of Slurm: --slurm".to_owned()),
+                    herd_core::exit::USAGE,
+                ),
+            }
+        }
         Some("launch") => ExitCode::from(launch::run(&args.collect::<Vec<_>>())),
         Some("rsh") => match rsh::run(args) {
             Ok(code) => ExitCode::from(code),
@@ -33,9 +46,10 @@ fn main() -> ExitCode {
             Ok(code) => ExitCode::from(code),
             Err(error) => complain(&error, error.exit_code()),
         },
+        Some("supervise") => ExitCode::from(supervise::run(&args.collect::<Vec<_>>())),
         _ => {
             let error = entry::EntryError::Usage(
-                "herd-node knows `executor`, `launch`, `rsh` and `shim`; people use `herd`"
+                "herd-node knows `driver`, `executor`, `launch`, `rsh` and `shim`; people use `herd`"
                     .to_owned(),
             );
             complain(&error, error.exit_code())

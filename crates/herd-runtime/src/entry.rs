@@ -1,4 +1,7 @@
 //! `herd executor`: from its arguments to its exit code. Both binaries start executors this way.
+//!
+//! What no argument says, a step of Slurm tells each of its tasks by the environment: the node's name,
+//! and the job's key, which is in no file that all nodes see and on no command line.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,9 +14,14 @@ use herd_core::exit;
 use herd_launch::sys;
 use herd_link::Key;
 use thiserror::Error;
+use zeroize::Zeroize;
 
 use crate::executor::{self, ExecutorError, Options};
 
+/// Variable with the job's key, for executors that are given no file.
+pub const KEY_VARIABLE: &str = "HERD_KEY";
+/// Variable that names the node, in each task of a Slurm step.
+const NODE_VARIABLE: &str = "SLURMD_NODENAME";
 /// A key file holds 64 hex digits; more than this is none.
 const KEY_FILE_MAX: u64 = 256;
 
@@ -41,6 +49,12 @@ pub enum EntryError {
         #[source]
         source: herd_link::LinkError,
     },
+    /// There is no key, neither in a file nor in the environment.
+    #[error("no key: neither --key-file nor {KEY_VARIABLE} is given")]
+    NoKey,
+    /// The environment holds something else than a key.
+    #[error("no key in {KEY_VARIABLE}")]
+    WrongKey(#[source] herd_link::LinkError),
     /// This process could not be prepared.
     #[error("could not {what}")]
     System {
@@ -60,9 +74,12 @@ impl EntryError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => exit::USAGE,
-            Self::KeyFile { .. } | Self::Key { .. } | Self::System { .. } | Self::Executor(_) => {
-                exit::HERD_FAILED
-            }
+            Self::KeyFile { .. }
+            | Self::Key { .. }
+            | Self::NoKey
+            | Self::WrongKey(_)
+            | Self::System { .. }
+            | Self::Executor(_) => exit::HERD_FAILED,
         }
     }
 }
@@ -73,6 +90,7 @@ pub fn executor(args: impl IntoIterator<Item = OsString>) -> Result<(), EntryErr
     let system = |what| move |source| EntryError::System { what, source };
     // What ranks leave behind comes to this process, which ends it.
     sys::set_subreaper().map_err(system("become the parent of orphans"))?;
+    sys::survive_file_size_limit().map_err(system("ignore the limit of file sizes"))?;
     sys::raise_nofile().map_err(system("raise the limit of open files"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -109,9 +127,12 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
             .map_err(|_bad| EntryError::Usage(format!("{name} is not UTF-8")))
     };
     let wrong = |name: &str| EntryError::Usage(format!("{name} has a wrong value"));
-    let key_file = PathBuf::from(
-        key_file.ok_or_else(|| EntryError::Usage("--key-file is required".to_owned()))?,
-    );
+    let in_step = key_file.is_none();
+    let key = match key_file {
+        Some(path) => read_key(Path::new(&path))?,
+        None => key_of_environment()?,
+    };
+    let node = node.or_else(|| std::env::var_os(NODE_VARIABLE));
     Ok(Options {
         coordinator: text("--coordinator", coordinator)?
             .parse::<SocketAddr>()
@@ -123,9 +144,27 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
             .parse()
             .map_err(|_bad| wrong("--attempt"))?,
         node: text("--node", node)?,
-        address: text("--address", address)?,
-        key: read_key(&key_file)?,
+        address: address
+            .map(|value| text("--address", Some(value)))
+            .transpose()?,
+        key,
+        in_step,
     })
+}
+
+/// The key that the environment holds, which it does not afterwards: neither for programs that this
+/// process starts nor for those that read `/proc` (I12).
+fn key_of_environment() -> Result<Key, EntryError> {
+    let mut text = std::env::var(KEY_VARIABLE).map_err(|_none| EntryError::NoKey)?;
+    let forgotten =
+        sys::forget_variable(KEY_VARIABLE.as_ref()).map_err(|source| EntryError::System {
+            what: "remove the key from the environment",
+            source,
+        });
+    let key = Key::from_hex(text.trim()).map_err(EntryError::WrongKey);
+    text.zeroize();
+    forgotten?;
+    key
 }
 
 pub(crate) fn read_key(path: &Path) -> Result<Key, EntryError> {

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use herd_core::JobId;
 use herd_launch::pause::Pause;
+use herd_launch::{Pid, accelerators};
 use herd_link::message::{Assign, FromCoordinator, Hello, Phase, ToCoordinator, VERSION};
 use herd_link::{Channel, Frame, Key};
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::environment::Meeting;
 use crate::last_resort::{GRACE, LastResort};
@@ -43,8 +44,12 @@ pub struct Options {
     pub attempt: u32,
     /// This node's name in the allocation.
     pub node: String,
-    /// Address at which other nodes reach this one.
-    pub address: String,
+    /// Address at which other nodes reach this one; where absent, that from which it reaches the
+    /// coordinator, since the others are where the coordinator is.
+    pub address: Option<String>,
+    /// Whether a batch system started it. Then a SIGTERM is the batch system's wish and the
+    /// coordinator's to decide on, and the end of its own parent is looked for.
+    pub in_step: bool,
 }
 
 /// Why an executor could not do its duty.
@@ -107,11 +112,19 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
             source,
         })?
         .port();
+    let address = options.address.or_else(|| {
+        let own = uplink.local_address();
+        own.map(|address| address.to_string())
+    });
+    let address = address.ok_or_else(|| ExecutorError::System {
+        what: "find out this node's address",
+        source: std::io::Error::other("the connection to the coordinator does not say"),
+    })?;
     let hello = ToCoordinator::Hello(Hello {
         version: VERSION,
         node: options.node.clone(),
         pid: std::process::id(),
-        address: options.address.clone(),
+        address,
         free_port,
     });
     uplink.send_json(&hello).await;
@@ -124,6 +137,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         sessions: Sessions::new(),
         reserved: Some(reserved),
         own_name: false,
+        parent: options.in_step.then(rustix::process::getppid).flatten(),
     };
     let outcome = executor.serve(coordinator).await;
     executor.end_all().await;
@@ -142,6 +156,8 @@ struct Executor {
     reserved: Option<TcpListener>,
     /// Whether this node has a host name of its own among emulated ones.
     own_name: bool,
+    /// The batch system's process that started this one, whose end nobody tells it.
+    parent: Option<Pid>,
 }
 
 /// Whether the executor goes on.
@@ -161,6 +177,8 @@ impl Executor {
                 what: "watch for SIGTERM",
                 source,
             })?;
+        let mut look = interval(HEARTBEAT);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             if let Some(phase) = &mut self.phase {
                 phase.spare(self.sessions.pids());
@@ -208,9 +226,24 @@ impl Executor {
                     }
                 }
                 () = more_room, if !room => {}
-                _ = terminate.recv() => return Ok(()),
+                _ = terminate.recv() => {
+                    if self.parent.is_none() || self.is_orphaned() {
+                        return Ok(());
+                    }
+                    let asked = ToCoordinator::AskedToEnd { signal: SIGTERM };
+                    self.uplink.send_json(&asked).await;
+                }
+                _ = look.tick(), if self.parent.is_some() => if self.is_orphaned() {
+                    return Ok(());
+                },
             }
         }
+    }
+
+    /// Whether the batch system's process that looked after this one is gone. The kernel's own signal for
+    /// that is of no use here: it comes when the thread ends that forked.
+    fn is_orphaned(&self) -> bool {
+        self.parent.is_some() && rustix::process::getppid() != self.parent
     }
 
     /// Ends all that runs on this node, within the bound of I5.
@@ -237,7 +270,11 @@ impl Executor {
     fn obey(&mut self, message: FromCoordinator) -> Result<Next, ExecutorError> {
         match message {
             FromCoordinator::Assign(assign) if self.is_older(&assign) => {}
-            FromCoordinator::Assign(assign) => {
+            FromCoordinator::Assign(mut assign) => {
+                if self.parent.is_some() && assign.gpus.is_none() {
+                    // Those that the batch system gave to this node.
+                    assign.gpus = accelerators::named_to_this_process();
+                }
                 self.own_name = mpi::place::name_node(&assign);
                 self.assign = Some(*assign);
             }

@@ -1,4 +1,5 @@
-//! The executor processes of a driver on this machine: started, watched and, at the end, gone.
+//! The processes that are a driver's executors, or that start them on other machines: started, watched
+//! and, at the end, gone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,10 +17,12 @@ use crate::last_resort::GRACE;
 /// Bound on ending orphans, killing included.
 const ORPHAN_BOUND: Duration = Duration::from_secs(5);
 
-/// How one executor is started.
+/// How one executor is started, or those of all nodes by one program.
 pub(crate) struct Launch {
-    pub(crate) node: String,
+    /// What it is for, in messages.
+    pub(crate) name: String,
     pub(crate) argv: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
     /// Where its own messages go.
     pub(crate) log: PathBuf,
     pub(crate) pass_stdin: bool,
@@ -27,8 +30,19 @@ pub(crate) struct Launch {
     pub(crate) cgroup: Option<Cgroup>,
 }
 
+/// Whose process has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended {
+    /// The executor of a node, by index.
+    Node(usize),
+    /// What had started those of all nodes.
+    All,
+}
+
 pub(crate) struct Executors {
     group: Group,
+    /// One program started the executors of all nodes.
+    one_for_all: bool,
     /// Pid of each that lives, by node index, which is the group's index too.
     alive: BTreeMap<usize, u32>,
     /// When those that were given up are killed, by node index.
@@ -40,8 +54,18 @@ pub(crate) struct Executors {
 }
 
 impl Executors {
-    /// Starts all; when one cannot start, those before it are killed with the group.
-    pub(crate) fn start(launches: Vec<Launch>) -> Result<Self, (String, SpawnError)> {
+    /// Starts those of nodes, in their order; when one cannot start, those before it are killed with
+    /// the group.
+    pub(crate) fn start_each(launches: Vec<Launch>) -> Result<Self, (String, SpawnError)> {
+        Self::start(launches, false)
+    }
+
+    /// Starts the program that starts those of all nodes and lives as long as they do.
+    pub(crate) fn start_all(launch: Launch) -> Result<Self, (String, SpawnError)> {
+        Self::start(vec![launch], true)
+    }
+
+    fn start(launches: Vec<Launch>, one_for_all: bool) -> Result<Self, (String, SpawnError)> {
         let mut children = Vec::new();
         let mut alive = BTreeMap::new();
         let mut cgroups = Vec::new();
@@ -54,8 +78,8 @@ impl Executors {
                 },
                 stdout: Output::File(launch.log),
                 stderr: Output::SameAsStdout,
-                on_parent_death: Signal::TERM,
-                ..ProcessSpec::new(launch.argv, std::env::vars_os().collect(), "/")
+                on_parent_death: Some(Signal::TERM),
+                ..ProcessSpec::new(launch.argv, launch.env, "/")
             };
             match spawn(spec) {
                 Ok(child) => {
@@ -71,12 +95,13 @@ impl Executors {
                 }
                 Err(error) => {
                     drop(Group::from_children(children));
-                    return Err((launch.node, error));
+                    return Err((launch.name, error));
                 }
             }
         }
         Ok(Self {
             group: Group::from_children(children),
+            one_for_all,
             alive,
             kill_at: BTreeMap::new(),
             cgroups,
@@ -84,8 +109,8 @@ impl Executors {
         })
     }
 
-    /// The next executor that ends: its node and how. Cancel-safe; pends while none lives.
-    pub(crate) async fn next_exit(&mut self) -> (usize, String) {
+    /// The next that ends, and how. Cancel-safe; pends while none lives.
+    pub(crate) async fn next_exit(&mut self) -> (Ended, String) {
         loop {
             if self.alive.is_empty() {
                 std::future::pending::<()>().await;
@@ -96,7 +121,14 @@ impl Executors {
                     Some((node, exit)) => {
                         self.kill_at.remove(&node);
                         if let Some(pid) = self.alive.remove(&node) {
-                            return (node, format!("its executor (pid {pid}) {}", exit.end));
+                            return if self.one_for_all {
+                                let how =
+                                    format!("what started its executor (pid {pid}) {}", exit.end);
+                                (Ended::All, how)
+                            } else {
+                                let how = format!("its executor (pid {pid}) {}", exit.end);
+                                (Ended::Node(node), how)
+                            };
                         }
                     }
                     None => std::future::pending().await,

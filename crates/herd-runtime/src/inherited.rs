@@ -7,6 +7,46 @@ use herd_link::message::Assign;
 
 use crate::environment;
 
+/// Variables that a process has from the executor's own environment where a job does not inherit all of
+/// it: the user's, and what the batch system says of the allocation and its devices. What `srun` would
+/// take as defaults for a step inside the job is not among them (task executor specification §4).
+const KEPT: &[&str] = &[
+    "HOME",
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "TMPDIR",
+    "TZ",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ZE_AFFINITY_MASK",
+    "SLURMD_NODENAME",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_CONF",
+    "SLURM_CONF_SERVER",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_JOBID",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_JOB_GPUS",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_QOS",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NODELIST",
+    "SLURM_RESTART_COUNT",
+    "SLURM_SUBMIT_DIR",
+    "SLURM_SUBMIT_HOST",
+];
+
 /// The complete environment of a process: what it inherits, then what the job says.
 pub(crate) fn complete(
     assign: &Assign,
@@ -17,7 +57,7 @@ pub(crate) fn complete(
         let kept = assign.plan.inherit_env
             || name
                 .to_str()
-                .is_some_and(|n| matches!(n, "HOME" | "PATH" | "USER" | "LANG" | "TMPDIR"));
+                .is_some_and(|n| KEPT.contains(&n) || n.starts_with("LC_"));
         if kept
             && !name
                 .to_str()

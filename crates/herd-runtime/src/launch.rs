@@ -68,7 +68,7 @@ fn complain(text: &str) {
 }
 
 fn launch(flags: Flags, secret: Option<&str>) -> u8 {
-    let prepared = sys::raise_nofile().and_then(|_| {
+    let prepared = sys::raise_nofile().and_then(|()| {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

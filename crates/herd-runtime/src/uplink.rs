@@ -4,7 +4,7 @@
 //! waits in a bounded queue, and the executor looks for room before it takes more from them.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use herd_link::message::ToCoordinator;
@@ -68,6 +68,8 @@ pub(crate) struct Uplink {
     outgoing: mpsc::Sender<Frame>,
     incoming: mpsc::Receiver<Frame>,
     task: JoinSet<Result<(), UplinkError>>,
+    /// From where the coordinator is reached.
+    local_address: Option<IpAddr>,
 }
 
 impl Uplink {
@@ -85,13 +87,20 @@ impl Uplink {
             received,
         };
         let ends = conversation.connect().await?;
+        let local_address = ends.0.local_address().ok().map(|address| address.ip());
         let mut task = JoinSet::new();
         task.spawn(conversation.last(ends));
         Ok(Self {
             outgoing,
             incoming,
             task,
+            local_address,
         })
+    }
+
+    /// The address of this node from which the coordinator is reached, where the system tells it.
+    pub(crate) fn local_address(&self) -> Option<IpAddr> {
+        self.local_address
     }
 
     /// The next frame; `None` when the coordinator has taken its leave. Cancel-safe.
@@ -142,6 +151,7 @@ impl Uplink {
             outgoing,
             incoming,
             mut task,
+            ..
         } = self;
         drop((outgoing, incoming));
         let _late = timeout(CLOSE_BOUND, task.join_next()).await;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
@@ -18,7 +19,7 @@ use herd_core::state::AttemptState;
 use herd_jobdir::runlog::{RECORD_BYTES, Record, RunLogWriter};
 use herd_jobdir::{Durability, Home, JobDir};
 use herd_link::{Channel, Key};
-use herd_runtime::driver::{self, Attempt, LogGrown, NodePlan};
+use herd_runtime::driver::{self, Attempt, ExecutorStart, LogGrown, NodePlan};
 use herd_runtime::session::client::Target;
 use herd_runtime::session::follow_client::{FollowEnd, Output};
 use herd_runtime::signals::Signals;
@@ -53,9 +54,13 @@ fn plan() -> Plan {
     plan::plan(&spec, &BackendFacts::local(8, 0), submission).unwrap()
 }
 
+/// Starts the executors of all nodes, as a step of Slurm does.
+const STEP: &str = "for node in node0 node1; do SLURMD_NODENAME=$node \"$@\" & done; wait";
+
 /// Runs the job; its merged log, and how often the driver said that it had grown.
-/// With `cut`, every connection of an executor breaks after so many bytes.
-async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
+/// With `cut`, every connection of an executor breaks after so many bytes; with `step`, one program
+/// starts all executors.
+async fn merged(logs_at_hand: bool, cut: Option<usize>, step: bool) -> (String, u32) {
     let directory = tempfile::tempdir().unwrap();
     let home = Home::at(directory.path().join("home")).unwrap();
     let plan = plan();
@@ -91,6 +96,7 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
         proxy = Some(between);
         program = wrapper;
     }
+    let program: [OsString; 2] = [program.into(), "executor".into()];
     let growths = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&growths);
     let grown = move || {
@@ -107,7 +113,16 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
         listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         gang_timeout: DEADLINE,
         nodes,
-        executor: vec![program.into(), "executor".into()],
+        executors: if step {
+            let key = ("HERD_KEY".into(), target_key.to_hex().as_str().into());
+            let step = ["sh", "-c", STEP, "step"].map(OsString::from);
+            ExecutorStart::All {
+                argv: step.into_iter().chain(program).collect(),
+                env: std::env::vars_os().chain([key]).collect(),
+            }
+        } else {
+            ExecutorStart::Each(program.to_vec())
+        },
         key_file: job.path().join("key"),
         tasks: None,
         task_history: Vec::new(),
@@ -117,6 +132,7 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>) -> (String, u32) {
         warn: |_| {},
         logs_at_hand,
         log_grown: Some(LogGrown(Arc::new(grown))),
+        is_preempted: None,
     };
     let mut signals = Signals::watch().unwrap();
     let driven = tokio::time::timeout(DEADLINE, driver::run(attempt, &mut signals));
@@ -180,8 +196,13 @@ async fn follow(job: &JobDir, key: &Key) -> (Vec<u8>, Vec<u8>) {
 /// All ways in one test: a driver ends all children of its process.
 #[tokio::test]
 async fn i7_the_merged_log_is_whole_at_hand_over_the_link_and_over_one_that_breaks() {
-    for (logs_at_hand, cut) in [(true, None), (false, None), (false, Some(CUT_AFTER))] {
-        let (log, growths) = merged(logs_at_hand, cut).await;
+    for (logs_at_hand, cut, step) in [
+        (true, None, false),
+        (false, None, false),
+        (false, Some(CUT_AFTER), false),
+        (false, None, true),
+    ] {
+        let (log, growths) = merged(logs_at_hand, cut, step).await;
         assert!(growths > 0);
         let mut wanted = 0;
         for rank in 0..NODES * RANKS_PER_NODE {

@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use herd_core::event::EventKind;
 use herd_core::exit;
-use herd_core::plan::Plan;
-use herd_core::result::{AttemptEnd, Failure, JobResult, TaskCounts};
-use herd_core::retry::{self, Decision};
+use herd_core::result::{AttemptEnd, Failure, JobResult};
+use herd_core::retry;
 use herd_core::sentence;
-use herd_core::state::{AttemptState, JobState};
+use herd_core::state::JobState;
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError, tasks};
+use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, LogGrown, NodePlan, asked_by_signal};
+use herd_runtime::driver::{self, Attempt, DriverError, ExecutorStart, LogGrown, asked_by_signal};
 use herd_runtime::signals::Signals;
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
@@ -25,6 +24,7 @@ use super::DURABILITY;
 use super::leases::LeaseError;
 use super::machine;
 use super::waits::{Waited, Waits, lease, note, note_queued, wait_for_others};
+use crate::attempts::{again, count_tasks, make_room, result, write_next};
 
 /// How long executors of this machine may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_secs(10);
@@ -159,20 +159,7 @@ async fn attempts(
     let key_text = job.read_key()?.ok_or_else(|| missing("key"))?;
     let key = Key::from_hex(&key_text).map_err(DriveError::Key)?;
     let secrets = job.read_secrets()?;
-    let done = |end: Option<AttemptEnd>, attempts: u32| JobResult {
-        state: match end.as_ref().map(|end| end.state) {
-            Some(AttemptState::Succeeded) => JobState::Succeeded,
-            Some(AttemptState::Cancelled) | None => JobState::Cancelled,
-            Some(_) => JobState::Failed,
-        },
-        rejection: None,
-        reason: None,
-        exit_code: end.as_ref().map_or(exit::CANCELLED, |end| end.exit_code),
-        failure: end.and_then(|end| end.failure),
-        attempts,
-        ended_ms: clock.now_ms(),
-        tasks: None,
-    };
+    let done = |end: Option<AttemptEnd>, attempts: u32| result(end, attempts, clock.now_ms());
     // Asked for by a signal while nothing runs, before attempt `next`.
     let cancelled = |signal: i32, next: &AttemptDir| -> Result<JobResult, DriveError> {
         let (by, exit_code) = asked_by_signal(job, signal);
@@ -223,12 +210,13 @@ async fn attempts(
                 (Some(_), Some(cpus)) => cpus.saturating_mul(plan.nodes),
                 (Some(_), None) => machine::cpus(),
             },
-            executor: options.executor.clone(),
+            executors: ExecutorStart::Each(options.executor.clone()),
             key_file: job.path().join("key"),
             pass_stdin: options.pass_stdin && plan.world_size() == 1,
             warn: options.warn,
             logs_at_hand: true,
             log_grown: options.log_grown.clone(),
+            is_preempted: None,
             plan: plan.clone(),
         };
         let end = Box::pin(driver::run(attempt, signals))
@@ -237,26 +225,15 @@ async fn attempts(
                 attempt: plan.attempt,
                 source,
             })?;
-        // A task that failed has had its own attempts; the array is not run again for it.
-        let of_a_task = |failure: &&Failure| matches!(failure, Failure::TaskFailed(_));
-        let failure = end.failure.as_ref().filter(|failure| !of_a_task(failure));
-        let decision = failure.map(|failure| {
-            // Attempts are numbered from 1: the first is no retry.
-            retry::decide(plan.retry.as_ref(), failure, plan.attempt - 1)
-        });
-        let Some(Decision::Again { after: backoff }) = decision else {
+        let Some(backoff) = again(&plan, &end, plan.attempt - 1) else {
             let mut result = done(Some(end), plan.attempt);
             result.tasks = count_tasks(&plan, job)?;
             return Ok(result);
         };
-        plan.attempt += 1;
-        plan.generation += 1;
-        let next = job.attempt(plan.attempt);
-        next.create()?;
-        next.write_plan(&plan, DURABILITY)?;
+        let next = write_next(job, &mut plan, DURABILITY)?;
         let why = retry::waits(backoff);
         note_queued(&next, &clock, &why)?;
-        if let (Some(tell), Some(failure)) = (options.waits, failure) {
+        if let (Some(tell), Some(failure)) = (options.waits, &end.failure) {
             let failed = sentence::failure(failure, &|node| format!("node{node}"));
             tell(&format!(
                 "attempt {} failed, {why}: {failed}",
@@ -269,32 +246,4 @@ async fn attempts(
             signal = signals.next() => return cancelled(signal, &next),
         }
     }
-}
-
-/// Makes what an attempt writes into: logs of nodes, ranks and tasks.
-fn make_room(
-    job: &JobDir,
-    dir: &AttemptDir,
-    plan: &Plan,
-    nodes: &[NodePlan],
-) -> Result<(), DriveError> {
-    for node in nodes {
-        dir.setup_log(&node.name)?;
-    }
-    if let Some(array) = &plan.array {
-        job.create_task_dirs(&array.indices)?;
-    }
-    for rank in 0..plan.world_size() {
-        dir.create_rank(rank)?;
-    }
-    Ok(())
-}
-
-/// Tasks by outcome, for an array.
-fn count_tasks(plan: &Plan, job: &JobDir) -> Result<Option<TaskCounts>, DriveError> {
-    let Some(array) = &plan.array else {
-        return Ok(None);
-    };
-    let total = u32::try_from(array.indices.len()).unwrap_or(u32::MAX);
-    Ok(Some(tasks::count(&job.read_tasks()?, total, true)))
 }

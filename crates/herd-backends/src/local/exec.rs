@@ -68,7 +68,7 @@ pub async fn follow(
 }
 
 /// The driver of the job's newest attempt, whether or not it lives.
-fn target(job: &JobDir) -> Result<Target, ExecError> {
+pub(crate) fn target(job: &JobDir) -> Result<Target, ExecError> {
     let no_driver = || ExecError::NoDriver {
         job: job.id().short(),
     };

@@ -10,13 +10,16 @@ pub mod exec;
 pub mod leases;
 pub mod machine;
 pub mod submit;
+pub mod unstarted;
 mod waits;
 
 pub use announce::Announcer;
 pub use cancel::{CancelError, cancel};
 pub use drive::{DriveError, DriveOptions, drive};
+pub(crate) use exec::target;
 pub use exec::{ExecError, exec, follow};
 pub use submit::{SubmitError, Submitted, submit};
+pub use unstarted::{Taken, end_unstarted, taken};
 
 /// The backend's name in job files and records.
 pub const NAME: &str = "local";

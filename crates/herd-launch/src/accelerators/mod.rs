@@ -25,6 +25,12 @@ pub fn of_this_process(library: &dyn Fn() -> Vec<String>) -> Vec<String> {
     gpus(&variable, library, Path::new("/dev"))
 }
 
+/// Those that the environment of this process names; absent where it names none.
+pub fn named_to_this_process() -> Option<Vec<String>> {
+    let mut lists = VISIBLE.iter().filter_map(|name| std::env::var(name).ok());
+    lists.next().map(|list| visible(&list))
+}
+
 /// GPUs that the environment allows, else those that the library knows, else those that can be opened.
 pub fn gpus(
     variable: &dyn Fn(&str) -> Option<String>,

@@ -32,6 +32,26 @@ impl Coordinator {
         self.advance(now_ms);
     }
 
+    /// From here on the attempt does not end before [`Self::decide`]: whether its end was asked for, or
+    /// is a preemption, is being found out.
+    pub fn leave_undecided(&mut self) {
+        self.undecided = true;
+    }
+
+    /// Whether the end was asked for, or has another cause already.
+    pub fn is_ending(&self) -> bool {
+        self.stop.is_some() || self.stage == Stage::Finished
+    }
+
+    /// It is known now whether the backend will start the job again.
+    pub fn decide(&mut self, preempted: bool, now_ms: u64) {
+        self.undecided = false;
+        if let (true, Some(Stop::Cancelled { code })) = (preempted, &self.stop) {
+            self.stop = Some(Stop::Preempted { code: *code });
+        }
+        self.advance(now_ms);
+    }
+
     /// Whether a node runs work of its own. The others serve node 0: MPI's daemons and Ray's workers
     /// are there as long as what node 0 runs.
     pub(super) fn leads(&self, node: usize) -> bool {
@@ -109,6 +129,7 @@ impl Coordinator {
                 }
             },
             Some(Stop::Cancelled { code }) => (AttemptState::Cancelled, None, code),
+            Some(Stop::Preempted { code }) => (AttemptState::Preempted, None, code),
             Some(Stop::Failed(given)) => {
                 let failure = given.or_else(|| {
                     rootcause::first_cause(&ranks).map(|first| {

@@ -76,6 +76,7 @@ struct Node {
 enum Stop {
     Failed(Option<Failure>),
     Cancelled { code: u8 },
+    Preempted { code: u8 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,8 @@ pub struct Coordinator {
     began_ms: u64,
     gang_timeout_ms: u64,
     stop: Option<Stop>,
+    /// Whether it is not known yet if the backend takes its resources back to start the job again.
+    undecided: bool,
     /// The nodes that only serve were told that the run is over.
     finishing: bool,
     /// The daemons that serve the ranks.
@@ -140,6 +143,7 @@ impl Coordinator {
             began_ms: now_ms,
             gang_timeout_ms,
             stop: None,
+            undecided: false,
             finishing: false,
             services: Services::default(),
             ending_by_ms: None,
@@ -329,7 +333,9 @@ impl Coordinator {
             self.begin(Phase::Run);
             return;
         }
-        self.finish(now_ms);
+        if !self.undecided {
+            self.finish(now_ms);
+        }
     }
 
     fn send_all(&mut self, message: &FromCoordinator) {

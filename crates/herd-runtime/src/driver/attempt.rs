@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use herd_core::plan::Plan;
@@ -16,6 +18,7 @@ use herd_launch::cgroup::{Cgroup, Parent};
 use herd_link::{Key, LinkError};
 use thiserror::Error;
 
+use crate::executors::{Executors, Launch};
 use crate::merge::LogGrown;
 
 /// One attempt and what it needs.
@@ -41,9 +44,9 @@ pub struct Attempt {
     pub gang_timeout: Duration,
     /// Nodes by index.
     pub nodes: Vec<NodePlan>,
-    /// The program of the executors and its first arguments.
-    pub executor: Vec<OsString>,
-    /// File with the job's key, for executors.
+    /// How executors are started.
+    pub executors: ExecutorStart,
+    /// File with the job's key, for commands inside the job.
     pub key_file: PathBuf,
     /// What earlier attempts of the job did of its array.
     pub task_history: Vec<TaskResult>,
@@ -62,6 +65,36 @@ pub struct Attempt {
     pub logs_at_hand: bool,
     /// Who is told when the merged log has grown.
     pub log_grown: Option<LogGrown>,
+    /// Finds out, when a signal has asked this driver for the end, whether the backend takes its resources
+    /// back and will start the job again. It has its own bound.
+    pub is_preempted: Option<IsPreempted>,
+}
+
+/// A question that a backend answers.
+pub struct IsPreempted(pub Box<dyn Fn() -> Asking + Send>);
+
+/// A question under way.
+pub type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+impl fmt::Debug for IsPreempted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IsPreempted")
+    }
+}
+
+/// How the executors of an attempt are started.
+#[derive(Debug)]
+pub enum ExecutorStart {
+    /// Each node's as a child of the driver, on this machine: the program and its first arguments.
+    Each(Vec<OsString>),
+    /// Those of all nodes by one program that lives as long as they do (`srun`). Each finds its node's
+    /// name and the job's key in its environment, which comes from here.
+    All {
+        /// The program, and that of the executors, with their first arguments.
+        argv: Vec<OsString>,
+        /// Its environment.
+        env: Vec<(OsString, OsString)>,
+    },
 }
 
 /// Who asked for a job's end by a signal to its driver, and the code that the job ends with.
@@ -120,10 +153,10 @@ pub enum DriverError {
         source: std::io::Error,
     },
     /// An executor could not be started.
-    #[error("could not start the executor of {node}")]
+    #[error("could not start {what}")]
     Executor {
-        /// Node's name.
-        node: String,
+        /// Which.
+        what: String,
         /// Why.
         #[source]
         source: herd_launch::SpawnError,
@@ -131,7 +164,7 @@ pub enum DriverError {
 }
 
 /// A control group of the node's own with its limit.
-pub(super) fn limit_memory(plan: &Plan, node: &NodePlan) -> Result<Option<Cgroup>, DriverError> {
+fn limit_memory(plan: &Plan, node: &NodePlan) -> Result<Option<Cgroup>, DriverError> {
     let Some(bytes) = node.memory else {
         return Ok(None);
     };
@@ -147,24 +180,62 @@ pub(super) fn limit_memory(plan: &Plan, node: &NodePlan) -> Result<Option<Cgroup
     })
 }
 
-pub(super) fn executor_argv(
-    attempt: &Attempt,
+/// Starts the executors of an attempt, which connect to `coordinator`.
+pub(super) fn start_executors(
+    attempt: &mut Attempt,
     coordinator: SocketAddr,
-    node: &str,
-) -> Vec<OsString> {
-    let mut argv = attempt.executor.clone();
+) -> Result<Executors, DriverError> {
     let options = [
         ("--coordinator", coordinator.to_string()),
         ("--job", attempt.plan.job.to_string()),
         ("--attempt", attempt.plan.attempt.to_string()),
-        ("--node", node.to_owned()),
-        ("--address", coordinator.ip().to_string()),
     ];
-    for (name, value) in options {
-        argv.push(name.into());
-        argv.push(value.into());
-    }
-    argv.push("--key-file".into());
-    argv.push(attempt.key_file.clone().into());
-    argv
+    let own = options
+        .into_iter()
+        .flat_map(|(name, value)| [name.into(), value.into()]);
+    let started = match &mut attempt.executors {
+        ExecutorStart::Each(program) => {
+            let argv: Vec<OsString> = std::mem::take(program).into_iter().chain(own).collect();
+            let mut launches = Vec::new();
+            for node in &attempt.nodes {
+                let mut argv = argv.clone();
+                argv.extend([
+                    "--node".into(),
+                    OsString::from(&node.name),
+                    "--address".into(),
+                    coordinator.ip().to_string().into(),
+                    "--key-file".into(),
+                    attempt.key_file.clone().into(),
+                ]);
+                launches.push(Launch {
+                    name: format!("the executor of {}", node.name),
+                    argv,
+                    env: std::env::vars_os().collect(),
+                    log: executor_log(&attempt.dir, &node.name),
+                    pass_stdin: attempt.pass_stdin,
+                    cgroup: limit_memory(&attempt.plan, node)?,
+                });
+            }
+            Executors::start_each(launches)
+        }
+        ExecutorStart::All { argv, env } => Executors::start_all(Launch {
+            name: "the executors".to_owned(),
+            argv: std::mem::take(argv).into_iter().chain(own).collect(),
+            env: std::mem::take(env),
+            log: all_executors_log(&attempt.dir),
+            pass_stdin: attempt.pass_stdin,
+            cgroup: None,
+        }),
+    };
+    started.map_err(|(what, source)| DriverError::Executor { what, source })
+}
+
+/// Where the messages of a node's executor go.
+pub(super) fn executor_log(dir: &AttemptDir, node: &str) -> PathBuf {
+    dir.path().join("nodes").join(node).join("executor.log")
+}
+
+/// Where those of all executors go that one program started.
+pub(super) fn all_executors_log(dir: &AttemptDir) -> PathBuf {
+    dir.path().join("nodes").join("executors.log")
 }

@@ -7,6 +7,7 @@ use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
 use super::{Driver, OTHER_RELEASE, Peer};
 use crate::connections::{ConnectionId, Incoming};
 use crate::coordinator::other_version;
+use crate::signals::Asked;
 
 impl Driver {
     pub(super) fn handle(&mut self, (id, incoming): (ConnectionId, Incoming)) {
@@ -105,6 +106,12 @@ impl Driver {
                 self.coordinator.service_failed(node, *failure, now);
             }
             ToCoordinator::Session(message) => self.session_of_node(node, message),
+            // Of the nodes and of this process, one or all may be asked, at about the same time.
+            ToCoordinator::AskedToEnd { signal } => {
+                if !self.coordinator.is_ending() {
+                    self.asked(Asked::End(signal));
+                }
+            }
             ToCoordinator::NotUnderstood => self.coordinator.lost(node, OTHER_RELEASE, now),
             ToCoordinator::Heartbeat
             | ToCoordinator::Hello(_)

@@ -23,14 +23,16 @@ use herd_link::message::{Assign, FromCoordinator};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use self::attempt::{Attempt, DriverError, NodePlan, asked_by_signal};
-use self::attempt::{executor_argv, limit_memory};
+pub use self::attempt::{
+    Asking, Attempt, DriverError, ExecutorStart, IsPreempted, NodePlan, asked_by_signal,
+};
+use self::attempt::{all_executors_log, executor_log, start_executors};
 use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
-use crate::executors::{Executors, Launch};
+use crate::executors::{Ended, Executors};
 use crate::guard;
 use crate::last_resort::{GRACE, LastResort};
 use crate::log_files::LogFiles;
@@ -62,7 +64,7 @@ enum Peer {
 }
 
 /// Drives one attempt to its one terminal record (I1). Signals count as requests to cancel.
-pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
+pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, DriverError> {
     let clock = Clock::start();
     let channel = Channel {
         job: attempt.plan.job.to_string(),
@@ -80,18 +82,7 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
     let reserve = attempt.dir.reserve();
-    let mut launches = Vec::new();
-    for node in &attempt.nodes {
-        launches.push(Launch {
-            node: node.name.clone(),
-            argv: executor_argv(&attempt, address, &node.name),
-            log: executor_log(&attempt.dir, &node.name),
-            pass_stdin: attempt.pass_stdin,
-            cgroup: limit_memory(&attempt.plan, node)?,
-        });
-    }
-    let executors = Executors::start(launches)
-        .map_err(|(node, source)| DriverError::Executor { node, source })?;
+    let executors = start_executors(&mut attempt, address)?;
     let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let files = LogFiles::new(attempt.dir.clone(), names.clone());
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
@@ -133,6 +124,8 @@ pub async fn run(attempt: Attempt, signals: &mut Signals) -> Result<AttemptEnd, 
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         records: Records::new(attempt.warn),
+        is_preempted: attempt.is_preempted,
+        asking: None,
         last_resort: LastResort::default(),
         end: None,
     };
@@ -166,6 +159,9 @@ struct Driver {
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     records: Records,
+    is_preempted: Option<IsPreempted>,
+    /// Whether a signal that has come means a preemption, while it is being found out.
+    asking: Option<Asking>,
     last_resort: LastResort,
     end: Option<AttemptEnd>,
 }
@@ -214,10 +210,12 @@ impl Driver {
                     self.feed_followers();
                 }
                 asked = signals.asked() => self.asked(asked),
-                (node, how) = self.executors.next_exit() => {
-                    let how = self.with_last_words(node, how);
-                    self.coordinator.lost(node, &how, self.clock.now_ms());
+                (ended, how) = self.executors.next_exit() => {
+                    self.executor_ended(ended, how);
                     self.executors.end_orphans();
+                }
+                preempted = answer(&mut self.asking) => {
+                    self.coordinator.decide(preempted, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
@@ -243,14 +241,23 @@ impl Driver {
         }
     }
 
-    /// What a dead executor wrote last, besides how it ended.
-    fn with_last_words(&self, node: usize, how: String) -> String {
-        let Some(node) = self.nodes.get(node) else {
-            return how;
-        };
-        match last_lines(&executor_log(&self.dir, &node.name)).last() {
-            Some(line) => format!("{how}: {line}"),
-            None => how,
+    /// An executor has ended, or what had started them all: then those that have not said so before are
+    /// lost.
+    fn executor_ended(&mut self, ended: Ended, how: String) {
+        let now = self.clock.now_ms();
+        match ended {
+            Ended::Node(node) => {
+                let log = self.nodes.get(node);
+                let log = log.map(|node| executor_log(&self.dir, &node.name));
+                let how = with_last_words(log, how);
+                self.coordinator.lost(node, &how, now);
+            }
+            Ended::All => {
+                let how = with_last_words(Some(all_executors_log(&self.dir)), how);
+                for node in 0..self.nodes.len() {
+                    self.coordinator.lost(node, &how, now);
+                }
+            }
         }
     }
 
@@ -260,6 +267,13 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
+                if let Some(IsPreempted(ask)) = self.is_preempted.take() {
+                    self.asking = Some(ask());
+                    self.coordinator.leave_undecided();
+                } else if self.asking.is_some() {
+                    // The batch system asks every process, not twice.
+                    return;
+                }
                 let orphaned = guard::guard_is_gone();
                 let grace = u64::try_from(GRACE.as_millis()).unwrap_or(0);
                 let grace_ms = orphaned.then_some(grace);
@@ -376,7 +390,21 @@ impl Driver {
     }
 }
 
-/// Where an executor's own messages go.
-fn executor_log(dir: &AttemptDir, node: &str) -> PathBuf {
-    dir.path().join("nodes").join(node).join("executor.log")
+/// The answer to a question under way; pends where there is none. Cancel-safe.
+async fn answer(asking: &mut Option<Asking>) -> bool {
+    let Some(question) = asking else {
+        return std::future::pending().await;
+    };
+    let answer = question.as_mut().await;
+    *asking = None;
+    answer
+}
+
+/// What a dead executor wrote last, besides how it ended.
+fn with_last_words(log: Option<PathBuf>, how: String) -> String {
+    let lines = log.map(|log| last_lines(&log)).unwrap_or_default();
+    match lines.last() {
+        Some(line) => format!("{how}: {line}"),
+        None => how,
+    }
 }

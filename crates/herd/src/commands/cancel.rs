@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::Outcome;
-use crate::backend_local;
 use crate::cli::query::CancelArgs;
 use crate::error::ExpectedError;
 use crate::jobs;
@@ -39,7 +38,7 @@ pub(crate) fn run(args: &CancelArgs, home: Option<&Path>, printer: &mut Printer)
             ));
             continue;
         }
-        match backend_local::cancel(&job.dir, signal, grace) {
+        match job.cancel(signal, grace) {
             Ok(()) => printer.note(&format!("asked {} to end", job.short())),
             Err(error) => {
                 if let Some(earlier) = first_failure.replace(error) {

@@ -10,6 +10,8 @@ use herd_core::spec::{Command, JobType, ProcsPerNode, Retry, RetryOn, SetupOn};
 use serde_json::{Value, json};
 
 use super::Outcome;
+use crate::backend_slurm;
+use crate::backends::Place;
 use crate::cli::Format;
 use crate::cli::job::RenderArgs;
 use crate::error::ExpectedError;
@@ -30,6 +32,13 @@ pub(crate) fn run(args: &RenderArgs, home: Option<&Path>, printer: &mut Printer)
     let plan = input.plan(JobId::generate())?;
     let notes = input.plan_notes();
     match args.output.output {
+        Format::Table | Format::Wide if matches!(input.place, Place::Slurm(_)) => {
+            for note in &notes {
+                printer.note(note);
+            }
+            let home = jobs::open_home(home)?;
+            printer.data(backend_slurm::script(&home, &input, &plan)?.as_bytes());
+        }
         Format::Table | Format::Wide => {
             let text = people(&plan, &input, &notes);
             printer.data(text.as_bytes());

@@ -12,6 +12,7 @@ use super::Outcome;
 use super::logs::console::Console;
 use super::logs::shape::Shaper;
 use crate::backend_local;
+use crate::backends::Place;
 use crate::cli::job::RunArgs;
 use crate::job_input::{self, JobInput};
 use crate::jobs::{self, Job};
@@ -23,9 +24,12 @@ pub(crate) fn run(args: &RunArgs, home: Option<&Path>, printer: &mut Printer) ->
     let input = job_input::read(&args.job, home)?;
     say(&input, printer);
     let home = jobs::open_home(home)?;
+    let shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
+    if !matches!(input.place, Place::Local) {
+        return super::remote::run(&home, input, shaper, printer);
+    }
     let id = backend_local::prepare(&home, input)?;
     let log = home.jobs_dir().join(id.to_string());
-    let shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
     // What is still buffered would be written by both sides of the guard.
     printer.flush();
     // From here on there are two processes, and both come back with the code: the child, which

@@ -4,13 +4,18 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use herd_core::JobId;
+use herd_jobdir::Home;
+
 use super::Outcome;
-use crate::backend_local;
+use crate::backends::Place;
 use crate::cli::job::SubmitArgs;
 use crate::cli::query::LogsArgs;
 use crate::error::ExpectedError;
+use crate::job_input::JobInput;
 use crate::jobs;
 use crate::printer::Printer;
+use crate::{backend_local, backend_slurm};
 
 /// The answer.
 #[derive(Debug, Serialize)]
@@ -20,13 +25,32 @@ struct Submitted {
     backend: String,
 }
 
+/// Hands a job to its backend.
+pub(super) fn hand_over(
+    home: &Home,
+    input: JobInput,
+    printer: &mut Printer,
+) -> Result<JobId, ExpectedError> {
+    match &input.place {
+        Place::Local => backend_local::submit(home, input),
+        Place::Slurm(_) => {
+            if let Some(warning) = backend_slurm::home_warning(home) {
+                printer.warn(&warning);
+            }
+            let (id, record) = backend_slurm::submit(home, &input)?;
+            printer.note(&format!("{} is job {} of Slurm", id.short(), record.job));
+            Ok(id)
+        }
+    }
+}
+
 /// Submits, and follows where asked.
 pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let input = crate::job_input::read(&args.job, home)?;
     super::run::say(&input, printer);
     let home_dir = jobs::open_home(home)?;
     let backend = input.backend.clone();
-    let id = backend_local::submit(&home_dir, input)?;
+    let id = hand_over(&home_dir, input, printer)?;
     let submitted = Submitted {
         id: id.to_string(),
         short: id.short(),

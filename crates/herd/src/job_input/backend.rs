@@ -1,11 +1,12 @@
 //! Which backend runs a job, by the order of preference; a pure function over what is known.
 
+use herd_core::text::nearest;
+
+use crate::backends::{LOCAL, SLURM};
 use crate::error::Fault;
 
-/// The one backend of this release.
-pub(crate) const LOCAL: &str = "local";
 /// Backends that later releases have.
-const LATER: &[&str] = &["slurm", "kueue", "ray"];
+const LATER: &[&str] = &["kueue", "ray"];
 
 /// What the choice depends on besides names.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,10 @@ pub(crate) struct Facts {
     pub(crate) allocation: Option<String>,
     /// Whether the job asks for GPUs.
     pub(crate) wants_gpus: bool,
+    /// Backends that the configuration names.
+    pub(crate) configured: Vec<String>,
+    /// The configuration's choice for jobs that name none.
+    pub(crate) default: Option<String>,
 }
 
 /// A backend and what to say about the choice.
@@ -38,7 +43,7 @@ pub(crate) fn resolve(
         .flatten()
         .find(|name| *name != "auto");
     if let Some(name) = named {
-        return explicit(name);
+        return explicit(name, facts);
     }
     let local = |note: Option<String>| Choice {
         backend: LOCAL.to_owned(),
@@ -48,22 +53,34 @@ pub(crate) fn resolve(
         let note = format!("backend local, on this node of Slurm allocation {id} alone");
         return Ok(local(Some(note)));
     }
+    if let Some(name) = facts.default.as_deref().filter(|name| *name != "auto") {
+        let choice = explicit(name, facts)?;
+        let note = format!("backend {name}, as the configuration says");
+        return Ok(Choice {
+            note: Some(note),
+            ..choice
+        });
+    }
     if facts.has_sbatch && facts.wants_gpus {
         return Err(Fault::new(
             "backend auto: this machine hands jobs to Slurm, and this job asks for GPUs",
         )
-        .hint("`-b local` runs it on this machine all the same"));
+        .hint("`-b slurm` hands it over, `-b local` runs it on this machine all the same"));
     }
     let note = facts
         .has_sbatch
-        .then(|| "backend local, although this machine has Slurm".to_owned());
+        .then(|| "backend local, although this machine has Slurm (`-b slurm`)".to_owned());
     Ok(local(note))
 }
 
-fn explicit(name: &str) -> Result<Choice, Fault> {
-    if name == LOCAL {
+fn explicit(name: &str, facts: &Facts) -> Result<Choice, Fault> {
+    let known = || {
+        let configured = facts.configured.iter().map(String::as_str);
+        [LOCAL, SLURM].into_iter().chain(configured)
+    };
+    if known().any(|known| known == name) {
         return Ok(Choice {
-            backend: LOCAL.to_owned(),
+            backend: name.to_owned(),
             note: None,
         });
     }
@@ -72,7 +89,11 @@ fn explicit(name: &str) -> Result<Choice, Fault> {
         let text = format!("backend {name}: the {name} backend is not available in this release");
         return Err(Fault::new(text).hint(hint));
     }
-    Err(Fault::new(format!("backend {name:?}: no backend has this name")).hint(hint))
+    let fault = Fault::new(format!("backend {name:?}: no backend has this name"));
+    Err(match nearest(name, known()) {
+        Some(near) => fault.hint(format!("did you mean `{near}`?")),
+        None => fault.hint(hint),
+    })
 }
 
 #[cfg(test)]
@@ -84,6 +105,7 @@ mod tests {
             has_sbatch,
             allocation: allocation.then(|| "71".to_owned()),
             wants_gpus,
+            ..Facts::default()
         }
     }
 
@@ -96,7 +118,8 @@ mod tests {
                 .backend,
             "local"
         );
-        assert!(resolve(Some("slurm"), Some("local"), &nothing).is_err());
+        let slurm = resolve(Some("slurm"), Some("local"), &nothing).unwrap();
+        assert_eq!(slurm.backend, "slurm");
         assert!(
             resolve(None, Some("local"), &nothing)
                 .unwrap()
@@ -108,7 +131,7 @@ mod tests {
 
     #[test]
     fn i13_backends_of_later_releases_are_refused_with_that_sentence() {
-        for name in ["slurm", "kueue", "ray"] {
+        for name in ["kueue", "ray"] {
             let fault = resolve(Some(name), None, &Facts::default()).unwrap_err();
             assert!(
                 fault.text.contains("not available in this release"),
@@ -117,6 +140,24 @@ mod tests {
         }
         let fault = resolve(Some("\u{1b}x"), None, &Facts::default()).unwrap_err();
         assert!(fault.text.contains("no backend has this name"), "{fault:?}");
+    }
+
+    #[test]
+    fn the_configuration_names_backends_and_the_default() {
+        let facts = Facts {
+            configured: vec!["big".to_owned()],
+            default: Some("big".to_owned()),
+            ..facts(true, false, true)
+        };
+        let chosen = resolve(None, Some("auto"), &facts).unwrap();
+        assert_eq!(chosen.backend, "big");
+        assert!(chosen.note.is_some());
+        assert_eq!(
+            resolve(Some("local"), None, &facts).unwrap().backend,
+            "local"
+        );
+        let fault = resolve(Some("bgi"), None, &facts).unwrap_err();
+        assert_eq!(fault.hint.as_deref(), Some("did you mean `big`?"));
     }
 
     #[test]

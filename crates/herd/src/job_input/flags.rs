@@ -7,9 +7,9 @@ use herd_core::jobfile::{Unread, keys};
 use herd_core::spec::{JobSpec, JobType, ProcsPerNode};
 use herd_core::units::{Bytes, Span};
 
-use super::backend::LOCAL;
 use super::env_file::is_name;
 use super::secrets;
+use crate::backends::LOCAL;
 use crate::cli::job::JobArgs;
 use crate::error::Fault;
 
@@ -58,6 +58,7 @@ pub(crate) fn apply(
     over.set("name", args.name.as_ref(), &mut spec.name, |text| {
         Ok(Some(text.to_owned()))
     });
+    slurm(args, spec);
     for text in &args.env {
         match text.split_once('=') {
             Some((name, value)) if is_name(name) => {
@@ -75,6 +76,40 @@ pub(crate) fn apply(
                 spec.secrets.insert(name, source);
             }
             Err(fault) => faults.push(fault),
+        }
+    }
+}
+
+/// Slurm's flags; another backend refuses them ([`refuse_unsupported`]).
+fn slurm(args: &JobArgs, spec: &mut JobSpec) {
+    let given = [
+        &args.partition,
+        &args.account,
+        &args.qos,
+        &args.nodelist,
+        &args.exclude,
+    ];
+    if given.iter().all(|flag| flag.is_none()) {
+        return;
+    }
+    let options = spec.slurm.get_or_insert_default();
+    for (flag, option) in [
+        (&args.partition, &mut options.partition),
+        (&args.account, &mut options.account),
+        (&args.qos, &mut options.qos),
+    ] {
+        if flag.is_some() {
+            option.clone_from(flag);
+        }
+    }
+    for (name, flag) in [("nodelist", &args.nodelist), ("exclude", &args.exclude)] {
+        if let Some(nodes) = flag {
+            let is_it = |extra: &String| {
+                let bare = extra.trim_start_matches('-');
+                bare.split('=').next() == Some(name)
+            };
+            options.extra.retain(|extra| !is_it(extra));
+            options.extra.push(format!("--{name}={nodes}"));
         }
     }
 }

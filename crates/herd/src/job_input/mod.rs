@@ -24,8 +24,9 @@ use herd_core::plan::{self, Plan, Submission, Unsupported};
 use herd_core::spec::{After, Command, JobSpec};
 use herd_core::text::error_line;
 
-use crate::backend_local;
+use crate::backends::Place;
 use crate::cli::job::JobArgs;
+use crate::config::{self, Config};
 use crate::error::{ExpectedError, Fault};
 use crate::jobs;
 use secrets::Secrets;
@@ -37,6 +38,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) cwd: PathBuf,
     /// Variables of the environment.
     pub(crate) variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// What the configuration says.
+    pub(crate) config: Config,
     /// The job that a selector means, or why it means none.
     pub(crate) job: &'a dyn Fn(&str) -> Result<JobId, ExpectedError>,
     /// Standard input, read for `-`.
@@ -52,6 +55,8 @@ pub(crate) struct JobInput {
     pub(crate) secrets: Secrets,
     /// The backend that runs it.
     pub(crate) backend: String,
+    /// What is known of that backend.
+    pub(crate) place: Place,
     /// The job file's content as the user wrote it; absent for a command.
     pub(crate) original: Option<Vec<u8>>,
     /// Name of the job file, for jobs whose command has no name.
@@ -79,6 +84,7 @@ pub(crate) fn read(args: &JobArgs, home: Option<&Path>) -> Result<JobInput, Expe
         args,
         &mut Surroundings {
             cwd,
+            config: config::read(&variable)?,
             variable: &variable,
             job: &job,
             stdin: &mut stdin,
@@ -107,15 +113,27 @@ pub(crate) fn read_in(
         has_sbatch: on_path("sbatch", around.variable),
         allocation: (around.variable)("SLURM_JOB_ID").and_then(|id| id.into_string().ok()),
         wants_gpus: spec.resources.gpus.is_some_and(|gpus| gpus > 0),
+        configured: around.config.backends.keys().cloned().collect(),
+        default: around.config.backend.clone(),
     };
     let named = args.backend.as_deref().filter(|name| *name != "auto");
+    let mut place = Place::Local;
     let chosen = match backend::resolve(named, spec.backend.as_deref(), &facts) {
         // One that the file names wrongly is not known.
         _ if named.is_none() && !unread.knows("backend") => String::new(),
         Ok(choice) => {
             notes.extend(choice.note);
             flags::refuse_unsupported(args, &choice.backend, &mut faults);
-            choice.backend
+            match Place::open(&choice.backend, &around.config, spec) {
+                Ok(opened) => {
+                    place = opened;
+                    choice.backend
+                }
+                Err(fault) => {
+                    faults.push(fault);
+                    String::new()
+                }
+            }
         }
         Err(fault) => {
             faults.push(fault);
@@ -130,6 +148,7 @@ pub(crate) fn read_in(
         spec: file.spec,
         secrets,
         backend: chosen,
+        place,
         original: file.bytes,
         file_name: file.file_name,
         env,
@@ -201,11 +220,12 @@ impl JobInput {
     }
 
     fn planned(&self, job: JobId) -> Result<Plan, Vec<Fault>> {
-        let facts = backend_local::facts(&self.spec);
+        let facts = self.place.facts(&self.spec);
         let plan = plan::plan(&self.spec, &facts, self.submission(job))
             .map_err(|refused| refused.iter().map(refusal).collect::<Vec<_>>())?;
         let limits = size::Limits::of_this_process(plan.inherit_env);
-        let faults = size::faults(&plan, self.secrets.values(), &limits);
+        let mut faults = size::faults(&plan, self.secrets.values(), &limits);
+        faults.extend(self.place.refusals(&self.spec, &plan).iter().map(refusal));
         if faults.is_empty() {
             Ok(plan)
         } else {
@@ -225,7 +245,12 @@ impl JobInput {
     /// What to know about a job that is accepted.
     pub(crate) fn plan_notes(&self) -> Vec<String> {
         let submission = self.submission(JobId::generate());
-        plan::notes(&self.spec, &backend_local::facts(&self.spec), &submission)
+        let facts = self.place.facts(&self.spec);
+        let mut notes = plan::notes(&self.spec, &facts, &submission);
+        if let Ok(plan) = self.planned(submission.job) {
+            notes.extend(self.place.notes(&self.spec, &plan));
+        }
+        notes
     }
 
     fn submission(&self, job: JobId) -> Submission {

@@ -35,7 +35,7 @@ impl fmt::Debug for Secrets {
 
 impl Secrets {
     /// The values, to be measured.
-    pub(super) fn values(&self) -> &BTreeMap<String, String> {
+    pub(crate) fn values(&self) -> &BTreeMap<String, String> {
         &self.0
     }
 

@@ -10,6 +10,7 @@ fn read_with(args: &JobArgs, cwd: &Path, stdin: &[u8]) -> Result<JobInput, Expec
         args,
         &mut Surroundings {
             cwd,
+            config: Config::default(),
             variable: &variable,
             job: &|selector| {
                 Err(ExpectedError::NoSuchJob {

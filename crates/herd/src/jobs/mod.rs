@@ -1,6 +1,7 @@
 //! Jobs as commands see them: found by a selector, read from their directories, shown as rows.
 
 mod choose;
+mod observed;
 mod row;
 
 use std::path::Path;
@@ -18,7 +19,11 @@ use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
 use crate::error::ExpectedError;
 use crate::report::Context;
 use crate::text;
+use crate::{backend_local, backend_slurm};
 pub(crate) use choose::open_active;
+use herd_backends::slurm::observe::View;
+use herd_backends::slurm::record::Record;
+use herd_slurm::outcome::Condition;
 pub(crate) use row::{JobRow, list, type_name};
 
 /// Columns assumed where no terminal says how many it has.
@@ -62,6 +67,10 @@ pub(crate) struct Job {
     pub(crate) summary: Option<Summary>,
     /// Where it stands.
     pub(crate) status: JobStatus,
+    /// What Slurm calls it, for a job of Slurm.
+    pub(crate) slurm: Option<Record>,
+    /// What Slurm says of it, or said not long ago.
+    pub(crate) observed: Option<View>,
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
@@ -107,7 +116,8 @@ pub(crate) fn require_present(dir: &JobDir) -> Result<(), ExpectedError> {
     })
 }
 
-/// Reads where a job stands. One whose driver died is ended here: nobody else may be left to do it.
+/// Reads where a job stands. One whose driver died is ended here: nobody else may be left to do it. Of a
+/// job of Slurm that has not ended, Slurm is asked.
 pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let failed = |error| ExpectedError::failed(format!("read job {}", dir.id().short()), error);
     require_present(&dir)?;
@@ -122,11 +132,26 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
             status.failure = result.failure;
         }
     }
+    let slurm = Record::read(&dir).map_err(failed)?;
+    let mut observed = None;
+    if let Some(record) = slurm.as_ref().filter(|_| !status.brief.settled) {
+        observed = observed::look(record);
+        match &observed {
+            Some(view) if matches!(view.condition, Condition::Ended(_)) => {
+                backend_slurm::settle(&dir, view)?;
+                status = herd_jobdir::status(&dir).map_err(failed)?;
+            }
+            Some(view) => observed::tell(&mut status.brief, record, view),
+            None => {}
+        }
+    }
     let summary = dir.read_summary().map_err(failed)?;
     Ok(Job {
         dir,
         summary,
         status,
+        slurm,
+        observed,
     })
 }
 
@@ -134,6 +159,14 @@ impl Job {
     /// The short id.
     pub(crate) fn short(&self) -> String {
         self.dir.id().short()
+    }
+
+    /// Asks for its end.
+    pub(crate) fn cancel(&self, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
+        match &self.slurm {
+            Some(record) => backend_slurm::cancel(&self.dir, record, signal, grace),
+            None => backend_local::cancel(&self.dir, signal, grace),
+        }
     }
 
     /// Whether nothing can change any more.

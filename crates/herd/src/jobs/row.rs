@@ -4,6 +4,8 @@ use herd_core::spec::JobType;
 use herd_jobdir::{Home, Summary};
 use serde::Serialize;
 
+use super::{observed, read};
+use crate::backends::LOCAL;
 use crate::error::ExpectedError;
 use crate::printer::Row;
 use crate::printer::table::Column;
@@ -155,9 +157,15 @@ pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
         home.jobs().map_err(failed)?.len()
     };
     let more = total.saturating_sub(listed.len());
-    let rows = listed
-        .into_iter()
-        .map(|job| JobRow::new(job.id, job.summary, job.brief))
-        .collect();
+    observed::look_at_all(home, &listed);
+    let rows = listed.into_iter().map(|job| {
+        // What has a backend of its own is read as one by one, of which all was just asked.
+        if job.brief.settled || job.summary.backend == LOCAL {
+            return Ok(JobRow::new(job.id, job.summary, job.brief));
+        }
+        let dir = home.open(job.id).map_err(failed)?;
+        Ok(read(dir)?.row())
+    });
+    let rows = rows.collect::<Result<_, ExpectedError>>()?;
     Ok(Listing { rows, more })
 }

@@ -202,7 +202,7 @@ fn a_file_that_is_a_program_is_explained() {
 #[test]
 fn i13_backends_that_do_not_exist_yet_are_refused() {
     let bench = Bench::new();
-    for backend in ["slurm", "kueue", "ray"] {
+    for backend in ["kueue", "ray"] {
         let answer = refused(&bench, &["run", "-b", backend, "--", "true"]);
         assert!(
             answer.err.contains("not available in this release"),
@@ -214,6 +214,26 @@ fn i13_backends_that_do_not_exist_yet_are_refused() {
     refused(&bench, &["run", "-p", "gpu", "--", "true"]);
 }
 
+/// A cluster that cannot be asked is a fault like any other: nothing is sent, and it says what to try.
+#[test]
+fn i13_a_cluster_that_does_not_answer_is_refused() {
+    let bench = Bench::new();
+    let bin = bench.dir.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    bench.file("bin/scontrol", b"#!/bin/sh\necho down >&2; exit 1\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("scontrol"), mode).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let args = ["run", "-b", "slurm", "--", "true"];
+    let output = bench.herd().env("PATH", path).args(args).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    for part in ["backend slurm: ", "scontrol", "down", "hint: "] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(!bench.dir.path().join("home/jobs").exists());
+}
+
 /// Design §7: faults of file and flags are 2, and what a backend cannot honour is mended there too.
 #[test]
 fn i13_a_refusal_and_a_fault_are_one_report_with_one_code() {
@@ -221,7 +241,7 @@ fn i13_a_refusal_and_a_fault_are_one_report_with_one_code() {
     for (name, content, part) in [
         (
             "backend",
-            "backend: slurm\nrun: a\n",
+            "backend: kueue\nrun: a\n",
             "not available in this release",
         ),
         ("image", "image: a/b:c\nrun: a\n", "containers"),

@@ -62,6 +62,15 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     Ok(0)
 }
 
+/// Shows all of a job's output until it ends, or nobody reads.
+pub(super) fn follow_to_end(
+    job: &Job,
+    shaper: &mut Shaper,
+    printer: &mut Printer,
+) -> Result<(), ExpectedError> {
+    follow(job, Filter::default(), shaper, printer)
+}
+
 fn follow(
     job: &Job,
     filter: Filter,

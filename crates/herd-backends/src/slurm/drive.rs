@@ -1,0 +1,329 @@
+//! The driver of a Slurm job: one run of its batch script, from finding out which attempt it is to the
+//! job's result, or to the next run.
+
+use std::time::Duration;
+
+use herd_core::event::{Event, EventKind};
+use herd_core::exit;
+use herd_core::plan::Plan;
+use herd_core::result::{AttemptEnd, Failure, JobResult};
+use herd_core::state::{AttemptState, JobState};
+use herd_jobdir::runlog::RunLogWriter;
+use herd_jobdir::{AttemptDir, JobDir, JobDirError};
+use herd_link::Key;
+use herd_runtime::clock::Clock;
+use herd_runtime::driver::{self, Attempt, DriverError, ExecutorStart, IsPreempted, NodePlan};
+use herd_runtime::entry::KEY_VARIABLE;
+use herd_runtime::signals::Signals;
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+
+use super::allocation::{Allocation, SlurmRun};
+use super::record::Site;
+use super::{DURABILITY, listen, scontrol, step};
+use crate::attempts::{again, count_tasks, make_room, result, write_next};
+
+/// How long the nodes of an allocation may take to register.
+const GANG_TIMEOUT: Duration = Duration::from_mins(2);
+/// After a requeue Slurm ends this process; it is not waited for longer.
+const END_BOUND: Duration = Duration::from_mins(1);
+
+/// How a driver runs a job.
+#[derive(Debug)]
+pub struct DriveOptions {
+    /// The program of the executors and its first arguments.
+    pub executor: Vec<String>,
+    /// Tells the user, by the batch script's output, of something that does not end the job.
+    pub warn: fn(&str),
+}
+
+/// What became of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Driven {
+    /// The job has ended.
+    Ended(JobResult),
+    /// Slurm starts the job again.
+    Again,
+    /// The job belongs to another run or has ended before; nothing was done.
+    NotOurs {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Why a job could not be driven.
+#[derive(Debug, Error)]
+pub enum DriveError {
+    /// A record of the job is missing or broken.
+    #[error("job {job} has no {what}")]
+    Missing {
+        /// The job.
+        job: String,
+        /// Which record.
+        what: &'static str,
+    },
+    /// The job's key is no key.
+    #[error("the job's key cannot be read")]
+    Key(#[source] herd_link::LinkError),
+    /// The job directory failed.
+    #[error("could not keep the job's records")]
+    Records(#[from] JobDirError),
+    /// There is no address to listen on.
+    #[error("could not find the address of {node} in the allocation's network")]
+    Address {
+        /// This node.
+        node: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// An attempt could not be driven.
+    #[error("could not drive attempt {attempt}")]
+    Driver {
+        /// Its number.
+        attempt: u32,
+        /// Why.
+        #[source]
+        source: DriverError,
+    },
+    /// Signals cannot be watched.
+    #[error("could not watch for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Drives the attempt that is due in this run.
+pub async fn drive(
+    job: &JobDir,
+    allocation: &Allocation,
+    options: &DriveOptions,
+) -> Result<Driven, DriveError> {
+    let clock = Clock::start();
+    let mut signals = Signals::watch().map_err(DriveError::Signals)?;
+    // Slurm's notice ahead of a time limit or preemption must not end this process. What it is for is
+    // known here: the limit by the job's own clock, and a preemption by the signal that follows.
+    let _notice = signal(SignalKind::user_defined1()).map_err(DriveError::Signals)?;
+    let (dir, plan) = match begin(job, &allocation.run, &clock)? {
+        Begun::Attempt(dir, plan) => (dir, *plan),
+        Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
+        Begun::Over(end, attempts) => {
+            return finish(job, result(Some(end), attempts, clock.now_ms()));
+        }
+    };
+    let end = match attempt(job, &dir, &plan, allocation, options, &mut signals).await {
+        Ok(end) => end,
+        Err(error) => {
+            // The job has ended for all who look; the error goes on to the batch script's output.
+            let end = AttemptEnd {
+                state: AttemptState::Failed,
+                failure: Some(Failure::DriverLost {
+                    detail: error.to_string(),
+                }),
+                exit_code: exit::HERD_FAILED,
+                ended_ms: clock.now_ms(),
+                ranks: Vec::new(),
+            };
+            once(dir.write_end(&end, DURABILITY))?;
+            finish(job, result(Some(end), plan.attempt, clock.now_ms()))?;
+            return Err(error);
+        }
+    };
+    if end.state == AttemptState::Preempted {
+        note(&dir, &clock, "Slurm starts it again")?;
+        return Ok(Driven::Again);
+    }
+    if again(&plan, &end, retries_used(job, plan.attempt)?).is_some() {
+        let mut next_plan = plan.clone();
+        // Slurm may end this process as soon as it is asked, so all is written before.
+        let next = write_next(job, &mut next_plan, DURABILITY)?;
+        note(&next, &clock, "Slurm starts it again after a failure")?;
+        match scontrol::requeue(&allocation.run).await {
+            Ok(()) => {
+                let _ended = timeout(END_BOUND, signals.next()).await;
+                return Ok(Driven::Again);
+            }
+            Err(error) => (options.warn)(&format!(
+                "the job is not tried again, since it cannot be requeued: {error}"
+            )),
+        }
+    }
+    let mut settled = result(Some(end), plan.attempt, clock.now_ms());
+    settled.tasks = count_tasks(&plan, job)?;
+    finish(job, settled)
+}
+
+/// What this run is about.
+enum Begun {
+    Attempt(AttemptDir, Box<Plan>),
+    /// The attempt has ended, and only the job's result is missing.
+    Over(AttemptEnd, u32),
+    NotOurs(String),
+}
+
+/// Finds out which attempt this run is, and takes it (I2).
+fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
+    let missing = |what| DriveError::Missing {
+        job: job.id().short(),
+        what,
+    };
+    if job.read_result()?.is_some() {
+        return Ok(Begun::NotOurs("the job has ended already".to_owned()));
+    }
+    let latest = job.latest_attempt()?.ok_or_else(|| missing("attempt"))?;
+    let mut plan = latest.read_plan()?.ok_or_else(|| missing("plan"))?;
+    let dir = match latest.read_owner()? {
+        None => latest,
+        Some(owner) => {
+            let before = SlurmRun::parse(&owner)
+                .filter(|before| before.job == run.job && before.restarts < run.restarts);
+            if before.is_none() {
+                return Ok(Begun::NotOurs(format!("it belongs to {owner}")));
+            }
+            match latest.read_end()? {
+                Some(end) if end.state != AttemptState::Preempted => {
+                    return Ok(Begun::Over(end, latest.number()));
+                }
+                Some(_) => {}
+                // Its driver died with its node or was killed, and Slurm has started the job again.
+                None => once(latest.write_end(
+                    &AttemptEnd {
+                        state: AttemptState::Preempted,
+                        failure: None,
+                        exit_code: exit::HERD_FAILED,
+                        ended_ms: clock.now_ms(),
+                        ranks: Vec::new(),
+                    },
+                    DURABILITY,
+                ))?,
+            }
+            write_next(job, &mut plan, DURABILITY)?
+        }
+    };
+    match dir.claim_owner(&run.to_string()) {
+        Err(JobDirError::AlreadyOwned(owner)) => {
+            Ok(Begun::NotOurs(format!("it belongs to {owner}")))
+        }
+        claimed => {
+            claimed?;
+            Ok(Begun::Attempt(dir, Box::new(plan)))
+        }
+    }
+}
+
+/// Runs one attempt in the allocation.
+async fn attempt(
+    job: &JobDir,
+    dir: &AttemptDir,
+    plan: &Plan,
+    allocation: &Allocation,
+    options: &DriveOptions,
+    signals: &mut Signals,
+) -> Result<AttemptEnd, DriveError> {
+    let missing = |what| DriveError::Missing {
+        job: job.id().short(),
+        what,
+    };
+    let key_text = job.read_key()?.ok_or_else(|| missing("key"))?;
+    let key = Key::from_hex(&key_text).map_err(DriveError::Key)?;
+    let listen = listen::address(allocation)
+        .await
+        .map_err(|source| DriveError::Address {
+            node: allocation.own_node.clone(),
+            source,
+        })?;
+    let nodes: Vec<NodePlan> = allocation
+        .nodes
+        .iter()
+        .map(|name| NodePlan {
+            name: name.clone(),
+            ..NodePlan::default()
+        })
+        .collect();
+    make_room(job, dir, plan, &nodes)?;
+    let run = allocation.run.clone();
+    let warn = options.warn;
+    let is_preempted = move || -> driver::Asking {
+        let run = run.clone();
+        Box::pin(async move {
+            scontrol::is_requeued(&run).await.unwrap_or_else(|error| {
+                // Slurm knows; what it says of the job later decides.
+                warn(&format!(
+                    "cannot find out whether Slurm starts it again: {error}"
+                ));
+                true
+            })
+        })
+    };
+    let mut env = step::environment(std::env::vars_os());
+    env.push((KEY_VARIABLE.into(), key_text.into()));
+    let attempt = Attempt {
+        secrets: job.read_secrets()?,
+        key,
+        job: job.clone(),
+        dir: dir.clone(),
+        durability: DURABILITY,
+        run_log: RunLogWriter::open(job.path())?,
+        listen,
+        gang_timeout: GANG_TIMEOUT,
+        task_history: match &plan.array {
+            Some(_) if plan.attempt > 1 => job.read_tasks()?,
+            _ => Vec::new(),
+        },
+        tasks: plan.array.as_ref().map(|_| job.task_writer()).transpose()?,
+        tasks_dir: job.path().join("tasks"),
+        task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
+        executors: ExecutorStart::All {
+            argv: step::argv(plan, &Site::read(job)?, allocation, &options.executor),
+            env,
+        },
+        nodes,
+        key_file: job.path().join("key"),
+        pass_stdin: false,
+        warn: options.warn,
+        // The files of other nodes may be seen late here.
+        logs_at_hand: false,
+        log_grown: None,
+        is_preempted: Some(IsPreempted(Box::new(is_preempted))),
+        plan: plan.clone(),
+    };
+    Box::pin(driver::run(attempt, signals))
+        .await
+        .map_err(|source| DriveError::Driver {
+            attempt: plan.attempt,
+            source,
+        })
+}
+
+/// Attempts before this one that failed: preemptions do not count.
+fn retries_used(job: &JobDir, attempt: u32) -> Result<u32, JobDirError> {
+    let mut used = 0;
+    for number in 1..attempt {
+        let end = job.attempt(number).read_end()?;
+        used += u32::from(end.is_some_and(|end| end.state == AttemptState::Failed));
+    }
+    Ok(used)
+}
+
+fn finish(job: &JobDir, result: JobResult) -> Result<Driven, DriveError> {
+    job.delete_secrets()?;
+    once(job.write_result(&result, DURABILITY))?;
+    Ok(Driven::Ended(result))
+}
+
+/// Success where another process was first.
+fn once(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
+    match written {
+        Err(JobDirError::AlreadyWritten(_)) => Ok(()),
+        other => other,
+    }
+}
+
+fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
+    dir.event_writer()?.write(&Event {
+        time_ms: clock.now_ms(),
+        kind: EventKind::Job {
+            state: JobState::Queued,
+            why: Some(why.to_owned()),
+        },
+    })
+}

@@ -1,0 +1,22 @@
+//! The Slurm backend. A job is one batch script, whose last line becomes the driver; one step starts
+//! the executors of all nodes.
+
+mod allocation;
+pub mod cancel;
+pub mod cluster;
+mod command;
+pub mod drive;
+pub mod entry;
+pub mod evidence;
+mod listen;
+pub mod observe;
+pub mod record;
+mod scontrol;
+mod step;
+pub mod submit;
+
+pub use allocation::{Allocation, AllocationError, SlurmRun};
+pub use command::CommandError;
+
+/// The backend's records outlive a node that loses its power.
+const DURABILITY: herd_jobdir::Durability = herd_jobdir::Durability::Machine;

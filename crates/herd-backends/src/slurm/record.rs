@@ -1,0 +1,52 @@
+//! What the submitting side writes down about a job for Slurm, in the job's directory.
+
+use herd_jobdir::{JobDir, JobDirError};
+use serde::{Deserialize, Serialize};
+
+const RECORD: &str = "slurm.json";
+const SITE: &str = "slurm-site.json";
+
+/// A job that Slurm has; `slurm.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Slurm's number.
+    pub job: u32,
+    /// The cluster, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// When it was handed over, milliseconds since the Unix epoch.
+    pub submitted_ms: u64,
+}
+
+impl Record {
+    pub(super) fn write(&self, job: &JobDir) -> Result<(), JobDirError> {
+        job.write_backend(RECORD, self)
+    }
+
+    /// Reads it; nothing for a job that Slurm has not got, as far as is known.
+    pub fn read(job: &JobDir) -> Result<Option<Self>, JobDirError> {
+        job.read_backend(RECORD)
+    }
+}
+
+/// What the driver has to know of the site and cannot ask there, where a node may have no commands of
+/// Slurm but the one that starts the step; `slurm-site.json`, written before the job is handed over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The value of `--gres` that the job asks for; none for no GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gres: Option<String>,
+    /// Whether the site binds tasks to CPUs.
+    #[serde(default)]
+    pub binds_cpus: bool,
+}
+
+impl Site {
+    pub(super) fn write(&self, job: &JobDir) -> Result<(), JobDirError> {
+        job.write_backend(SITE, self)
+    }
+
+    pub(super) fn read(job: &JobDir) -> Result<Self, JobDirError> {
+        Ok(job.read_backend(SITE)?.unwrap_or_default())
+    }
+}

@@ -1,0 +1,195 @@
+//! Hands a job to Slurm: written down first, so that its driver finds everything; then `sbatch`; and what
+//! `sbatch` may have done without an answer is looked for before anybody sends it again (I2).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use herd_core::plan::{Plan, Unsupported};
+use herd_core::spec::SlurmOptions;
+use herd_jobdir::{Home, JobDir, JobDirError};
+use herd_runtime::clock::Clock;
+use herd_slurm::facts::ClusterFacts;
+use herd_slurm::sbatch::{self, Refusal, Submitted};
+use herd_slurm::script::{Dependency, Request, job_name, script};
+use herd_slurm::{sacct, squeue};
+use thiserror::Error;
+
+use super::cluster::Cluster;
+use super::command::CommandError;
+use super::entry::FLAG;
+use super::record::{Record, Site};
+use crate::local::{self, SubmitError as WriteError};
+
+/// How far back a job is looked for whose submission was not answered, seconds.
+const LOOK_BACK: u64 = 600;
+
+/// What besides the plan a submission needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    /// The job file, as the user wrote it.
+    pub job_yaml: &'a [u8],
+    /// Values of secrets.
+    pub secrets: &'a BTreeMap<String, String>,
+    /// The job's own words for Slurm.
+    pub options: &'a SlurmOptions,
+    /// Container image.
+    pub image: Option<&'a str>,
+    /// Jobs that have to end first.
+    pub after: &'a [Dependency],
+    /// The program of driver and executors, seen by the nodes.
+    pub program: &'a Path,
+    /// Name of the user whose jobs these are.
+    pub user: &'a str,
+}
+
+/// Why Slurm has not got the job.
+#[derive(Debug, Error)]
+pub enum SubmitError {
+    /// The cluster cannot honour it.
+    #[error("the cluster cannot run it")]
+    Unsupported(Vec<Unsupported>),
+    /// The job could not be written down.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The job directory failed.
+    #[error("could not keep the job's records")]
+    Records(#[from] JobDirError),
+    /// `sbatch` said no.
+    #[error("sbatch refused the job: {text}")]
+    Refused {
+        /// What it is about.
+        refusal: Refusal,
+        /// In its own words.
+        text: String,
+    },
+    /// `sbatch` could not be run, or has not answered.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// Neither an answer nor a job of that name.
+    #[error("sbatch gave no answer, and Slurm has no job named {name}: {text}")]
+    Unanswered {
+        /// The name that was looked for.
+        name: String,
+        /// What sbatch said.
+        text: String,
+    },
+}
+
+/// The batch script.
+pub fn render(
+    home: &Home,
+    plan: &Plan,
+    submission: &Submission<'_>,
+    facts: &ClusterFacts,
+) -> Result<String, Vec<Unsupported>> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let directory = text(&home.jobs_dir().join(plan.job.to_string()));
+    let exec = [
+        text(submission.program),
+        "driver".to_owned(),
+        FLAG.to_owned(),
+        text(home.path()),
+        plan.job.to_string(),
+    ];
+    let request = Request {
+        plan,
+        options: submission.options,
+        image: submission.image,
+        directory: &directory,
+        exclude: &[],
+        after: submission.after,
+    };
+    script(&request, facts, None, &exec)
+}
+
+/// Hands the job over. Where Slurm has not got it, nothing of it is left but what tells why.
+pub async fn submit(
+    home: &Home,
+    plan: Plan,
+    submission: &Submission<'_>,
+    cluster: &Cluster,
+    facts: &ClusterFacts,
+) -> Result<(JobDir, Record), SubmitError> {
+    let script = render(home, &plan, submission, facts).map_err(SubmitError::Unsupported)?;
+    let name = job_name(&plan, 0);
+    let clock = Clock::start();
+    let site = site(&plan, submission.options, facts);
+    let job = local::submit(home, submission.job_yaml, plan, submission.secrets)?.dir;
+    job.write_script(&script)?;
+    site.write(&job)?;
+    let submitted = match send(cluster, script, &name, submission.user).await {
+        Ok(submitted) => submitted,
+        Err(error) => {
+            // Nothing runs under this id, and nobody is to wait for it.
+            job.discard()?;
+            return Err(error);
+        }
+    };
+    let record = Record {
+        job: submitted.job,
+        cluster: submitted.cluster,
+        submitted_ms: clock.now_ms(),
+    };
+    record.write(&job)?;
+    Ok((job, record))
+}
+
+fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
+    let partition = facts.partition(options.partition.as_deref());
+    let gpus = plan.resources.gpus.filter(|gpus| *gpus > 0);
+    let kind = plan.resources.gpu_type.as_deref();
+    Site {
+        gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
+        binds_cpus: facts.config.binds_cpus(),
+    }
+}
+
+async fn send(
+    cluster: &Cluster,
+    script: String,
+    name: &str,
+    user: &str,
+) -> Result<Submitted, SubmitError> {
+    let answer = match cluster.submit(sbatch::submit_call(None), script).await {
+        Ok(answer) => answer,
+        // It may have been accepted before the time ran out.
+        Err(error @ CommandError::TimedOut { .. }) => {
+            return match find(cluster, name, user).await {
+                Some(found) => Ok(found),
+                None => Err(error.into()),
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if answer.end.is_success()
+        && let Some(submitted) = sbatch::parse(&answer.out)
+    {
+        return Ok(submitted);
+    }
+    let (refusal, text) = sbatch::explain(&answer.err);
+    let unclear = answer.end.is_success() || refusal == Refusal::Unavailable;
+    if !unclear {
+        return Err(SubmitError::Refused { refusal, text });
+    }
+    let found = find(cluster, name, user).await;
+    found.ok_or_else(|| SubmitError::Unanswered {
+        name: name.to_owned(),
+        text,
+    })
+}
+
+/// The job of that name, which no other has, in the queue or among those that ended just now.
+async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
+    let found = |job: u32| Submitted { job, cluster: None };
+    if let Ok(text) = cluster.text(squeue::find_call(user, name)).await {
+        if let Some(row) = squeue::parse(&text).iter().min_by_key(|row| row.raw) {
+            return Some(found(row.id.job));
+        }
+    }
+    let text = cluster
+        .text(sacct::find_call(user, name, LOOK_BACK))
+        .await
+        .ok()?;
+    let rows = sacct::parse(&text);
+    rows.iter().map(|row| row.id.job).min().map(found)
+}

@@ -1,0 +1,171 @@
+//! The options of a batch script, one by one.
+
+use herd_core::spec::AfterWhen;
+
+use super::{Dependency, Part, Request, job_name};
+use crate::control::NOTICE;
+use crate::facts::ClusterFacts;
+use crate::{array, quote, time};
+
+/// An option without its dashes, and its value.
+type Directive = (&'static str, Option<String>);
+
+/// Priority of a job that does not say; Slurm's users can only step back behind it.
+pub(crate) const MIDDLE: u32 = 50;
+
+/// How far one step of priority goes, in Slurm's numbers.
+const NICE_STEP: u32 = 100;
+
+/// Most seconds that `--signal` takes.
+const MAX_NOTICE: u64 = 65_535;
+
+/// How long before the time limit, and before the end of a preemption's grace, Slurm signals the
+/// driver.
+pub fn notice_seconds(request: &Request<'_>) -> u64 {
+    let plan = request.plan;
+    let margin = plan.time_limit_margin().unwrap_or(plan.grace);
+    margin.ms.div_ceil(1000).clamp(1, MAX_NOTICE)
+}
+
+/// The options, in the order in which people look for them.
+pub(super) fn directives(
+    request: &Request<'_>,
+    facts: &ClusterFacts,
+    part: Option<&Part<'_>>,
+) -> Vec<Directive> {
+    let (plan, options) = (request.plan, request.options);
+    let number = part.map_or(0, |part| part.number);
+    let partition = facts.partition(options.partition.as_deref());
+    let mut all: Vec<Directive> = vec![
+        ("job-name", Some(job_name(plan, number))),
+        ("comment", Some(comment(request, part))),
+        ("nodes", Some(plan.nodes.to_string())),
+        ("ntasks-per-node", Some("1".to_owned())),
+    ];
+    let mut say = |option, value| all.push((option, Some(value)));
+    if let Some(cpus) = plan.resources.cpus {
+        say("cpus-per-task", cpus.to_string());
+    }
+    if let Some(memory) = plan.resources.memory {
+        say("mem", format!("{}M", memory.0.div_ceil(1 << 20)));
+    }
+    if let Some(gpus) = plan.resources.gpus.filter(|gpus| *gpus > 0) {
+        let kind = plan.resources.gpu_type.as_deref();
+        say("gres", facts.gres_request(partition, gpus, kind));
+    }
+    if let Some(walltime) = plan.walltime {
+        say("time", time::render_limit(walltime));
+    }
+    for (option, value) in [
+        ("partition", &options.partition),
+        ("account", &options.account),
+        ("qos", &options.qos),
+    ] {
+        if let Some(value) = value {
+            say(option, value.clone());
+        }
+    }
+    if let Some(steps) = MIDDLE.checked_sub(plan.priority).filter(|steps| *steps > 0) {
+        say("nice", (steps * NICE_STEP).to_string());
+    }
+    if let Some(part) = part {
+        say("array", array::render(&part.chunk.array));
+    }
+    let previous = part.and_then(|part| part.previous);
+    if let Some(list) = dependencies(request.after, previous) {
+        say("dependency", list);
+        // Nobody may be there to see that it can never start.
+        say("kill-on-invalid-dep", "yes".to_owned());
+    }
+    say("signal", format!("B:{NOTICE}@{}", notice_seconds(request)));
+    all.push(("requeue", None));
+    let output = format!("{}/slurm-%A.out", quote::literal_path(request.directory));
+    all.extend([
+        ("open-mode", Some("append".to_owned())),
+        ("output", Some(output)),
+        ("chdir", Some(request.directory.to_owned())),
+        ("export", Some("NONE".to_owned())),
+    ]);
+    all.extend(extra(request, facts));
+    all
+}
+
+/// What `slurm.extra` adds, and the nodes that herd itself keeps off.
+fn extra(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Directive> {
+    // A node that has left the cluster meanwhile would make sbatch refuse the script.
+    let known = |name: &&String| facts.nodes.is_empty() || facts.has_node(name);
+    let away: Vec<&String> = request.exclude.iter().filter(known).collect();
+    let mut exclude = herd_core::hostlist::fold(&away);
+    let mut all = Vec::new();
+    for text in &request.options.extra {
+        let bare = text.trim_start_matches('-');
+        let (name, value) = match bare.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (bare, None),
+        };
+        // Anything else was refused, and is not rendered either.
+        let Some(name) = herd_core::validate::SLURM_EXTRA
+            .iter()
+            .find(|known| **known == name && **known != "comment")
+        else {
+            continue;
+        };
+        match (*name, value) {
+            ("exclude", Some(list)) if !exclude.is_empty() => {
+                exclude = format!("{list},{exclude}");
+            }
+            ("exclude", Some(list)) => exclude = list,
+            (name, value) => all.push((name, value)),
+        }
+    }
+    if !exclude.is_empty() {
+        all.push(("exclude", Some(exclude)));
+    }
+    all
+}
+
+/// `afterok:17:18,afterany:19`: all of them have to hold.
+fn dependencies(after: &[Dependency], previous: Option<u32>) -> Option<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for (when, word) in [
+        (AfterWhen::Ok, "afterok"),
+        (AfterWhen::Failed, "afternotok"),
+        (AfterWhen::Any, "afterany"),
+    ] {
+        let mut jobs: Vec<String> = after
+            .iter()
+            .filter(|dependency| dependency.when == when)
+            .map(|dependency| dependency.job.to_string())
+            .collect();
+        if when == AfterWhen::Any {
+            jobs.extend(previous.map(|job| job.to_string()));
+        }
+        if !jobs.is_empty() {
+            kinds.push(format!("{word}:{}", jobs.join(":")));
+        }
+    }
+    (!kinds.is_empty()).then(|| kinds.join(","))
+}
+
+/// The whole id, by which herd is sure that a job of the right name is its own.
+fn comment(request: &Request<'_>, part: Option<&Part<'_>>) -> String {
+    let id = request.plan.job;
+    match part {
+        Some(part) if part.of > 1 => {
+            format!("herd job {id} part {} of {}", part.number + 1, part.of)
+        }
+        _ => format!("herd job {id}"),
+    }
+}
+
+/// The key of the job file that an option comes from.
+pub(super) fn key(option: &str) -> &'static str {
+    match option {
+        "partition" => "slurm.partition",
+        "account" => "slurm.account",
+        "qos" => "slurm.qos",
+        "gres" => "resources.gpu_type",
+        "output" | "chdir" => "workdir",
+        _ => "slurm.extra",
+    }
+}

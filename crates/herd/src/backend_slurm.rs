@@ -1,0 +1,291 @@
+//! The seam to the Slurm backend: every call that asks Slurm or hands something to it.
+//!
+//! It translates between the command line's types and the backend's; it decides nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
+use herd_backends::slurm::evidence::{self, Evidence};
+use herd_backends::slurm::observe::{self, View};
+use herd_backends::slurm::record::Record;
+use herd_backends::slurm::submit::{self, Submission, SubmitError};
+use herd_backends::slurm::{CommandError, cancel};
+use herd_core::JobId;
+use herd_core::plan::{Plan, Unsupported};
+use herd_core::spec::{AfterWhen, SlurmOptions};
+use herd_core::units::Span;
+use herd_jobdir::{Home, JobDir};
+use herd_slurm::control;
+use herd_slurm::facts::ClusterFacts;
+use herd_slurm::job::Id;
+use herd_slurm::script::Dependency;
+
+use crate::backend_local::runtime;
+use crate::backends::{Place, SlurmPlace};
+use crate::error::{ExpectedError, Fault};
+use crate::file_system;
+use crate::job_input::JobInput;
+use crate::jobs;
+use crate::text;
+
+/// What a cluster has and can do.
+pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
+    match runtime() {
+        Ok(runtime) => runtime.block_on(cluster.facts()),
+        Err(_) => Err(ClusterError::Output {
+            command: "(the event loop did not start)",
+        }),
+    }
+}
+
+/// Everything about a cluster that a person may want to check.
+pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
+    let asked = runtime()?.block_on(cluster.survey());
+    asked.map_err(|error| ExpectedError::failed("ask Slurm", error))
+}
+
+/// Hands a job to Slurm; its id here, and Slurm's number.
+pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
+    let plan = input.plan(JobId::generate())?;
+    let place = place(input)?;
+    let yaml = input.job_yaml();
+    let after = dependencies(home, &plan)?;
+    let options = input.spec.slurm.clone().unwrap_or_default();
+    let image = input.spec.image.clone();
+    let program = node_program()?;
+    let user = user_name();
+    let submission = Submission {
+        job_yaml: &yaml,
+        secrets: input.secrets.values(),
+        options: &options,
+        image: image.as_deref(),
+        after: &after,
+        program: &program,
+        user: &user,
+    };
+    let id = plan.job;
+    let submitted = runtime()?.block_on(submit::submit(
+        home,
+        plan,
+        &submission,
+        &place.cluster,
+        &place.facts,
+    ));
+    match submitted {
+        Ok((_, record)) => Ok((id, record)),
+        Err(SubmitError::Unsupported(refused)) => Err(refusals(&refused)),
+        Err(SubmitError::Refused { refusal, text }) => {
+            let fault = Fault {
+                key: refusal.key().map(str::to_owned),
+                ..Fault::new(format!("sbatch says: {text}"))
+            };
+            let short = "`herd render` shows the script that Slurm was given";
+            Err(ExpectedError::Faults {
+                file: None,
+                faults: vec![fault.hint(short)],
+            })
+        }
+        Err(error) => Err(ExpectedError::failed("hand the job to Slurm", error)),
+    }
+}
+
+/// The batch script of a job.
+pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<String, ExpectedError> {
+    let place = place(input)?;
+    let after = dependencies(home, plan)?;
+    let none = SlurmOptions::default();
+    let program = node_program()?;
+    let submission = Submission {
+        job_yaml: b"",
+        secrets: &BTreeMap::new(),
+        options: input.spec.slurm.as_ref().unwrap_or(&none),
+        image: input.spec.image.as_deref(),
+        after: &after,
+        program: &program,
+        user: "",
+    };
+    submit::render(home, plan, &submission, &place.facts).map_err(|refused| refusals(&refused))
+}
+
+/// What Slurm says of jobs, all of them in one question.
+pub(crate) fn observe(records: &[Record]) -> Result<BTreeMap<u32, View>, CommandError> {
+    let mut views = BTreeMap::new();
+    let Ok(runtime) = runtime() else {
+        return Ok(views);
+    };
+    let mut by_cluster: BTreeMap<Option<String>, Vec<Record>> = BTreeMap::new();
+    for record in records {
+        let of = by_cluster.entry(record.cluster.clone()).or_default();
+        of.push(record.clone());
+    }
+    for (name, records) in by_cluster {
+        let cluster = Cluster { name };
+        views.extend(runtime.block_on(observe::observe(&cluster, &records))?);
+    }
+    Ok(views)
+}
+
+/// Why a job waits, as far as its cluster tells.
+pub(crate) fn evidence(job: &JobDir, record: &Record, view: &View) -> Option<Evidence> {
+    let plan = job.latest_attempt().ok()??.read_plan().ok()??;
+    let cluster = Cluster {
+        name: record.cluster.clone(),
+    };
+    let gathered = evidence::gather(
+        &cluster,
+        record.job,
+        &plan.resources,
+        plan.nodes,
+        &view.reason,
+    );
+    Some(runtime().ok()?.block_on(gathered))
+}
+
+/// Writes the result of a job that has ended in Slurm alone.
+pub(crate) fn settle(job: &JobDir, view: &View) -> Result<(), ExpectedError> {
+    observe::settle(job, view, text::now_ms())
+        .map(drop)
+        .map_err(|error| ExpectedError::failed("end the job", error))
+}
+
+/// Asks for a job's end: its driver where it can be reached, else Slurm.
+pub(crate) fn cancel(
+    job: &JobDir,
+    record: &Record,
+    signal: u8,
+    grace: Option<Span>,
+) -> Result<(), ExpectedError> {
+    let cluster = Cluster {
+        name: record.cluster.clone(),
+    };
+    let asked = cancel::cancel(
+        job,
+        record,
+        &cluster,
+        i32::from(signal),
+        grace,
+        "herd cancel",
+    );
+    runtime()?
+        .block_on(asked)
+        .map_err(|error| ExpectedError::failed("cancel the job", error))
+}
+
+/// What can be done to a job in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Keep it from starting.
+    Hold,
+    /// Let it go.
+    Release,
+    /// Stop it and queue it again.
+    Requeue,
+    /// The same, held.
+    RequeueHold,
+}
+
+/// Does it.
+pub(crate) fn control(record: &Record, control: Control) -> Result<(), ExpectedError> {
+    let id = Id::job(record.job);
+    let (call, what) = match control {
+        Control::Hold => (control::hold_call(id), "hold the job"),
+        Control::Release => (control::release_call(id), "release the job"),
+        Control::Requeue => (control::requeue_call(id), "requeue the job"),
+        Control::RequeueHold => (control::requeue_hold_call(id), "requeue the job"),
+    };
+    let cluster = Cluster {
+        name: record.cluster.clone(),
+    };
+    let done = runtime()?.block_on(cluster.control(call));
+    done.map_err(|error| ExpectedError::failed(what, error))
+}
+
+/// What to say of a directory for jobs that the nodes may not see.
+pub(crate) fn home_warning(home: &Home) -> Option<String> {
+    let why = file_system::of_one_machine(home.path())?;
+    Some(format!(
+        "{why}, which each machine has for itself: where the nodes do not see it the job fails; \
+         HERD_HOME names another directory"
+    ))
+}
+
+fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {
+    match &input.place {
+        Place::Slurm(place) => Ok(place),
+        Place::Local => Err(ExpectedError::failed(
+            "hand the job to Slurm",
+            "its backend is another",
+        )),
+    }
+}
+
+fn refusals(refused: &[Unsupported]) -> ExpectedError {
+    let fault =
+        |refused: &Unsupported| Fault::of(&refused.key, &refused.reason).hint(&refused.hint);
+    ExpectedError::Faults {
+        file: None,
+        faults: refused.iter().map(fault).collect(),
+    }
+}
+
+/// Slurm's numbers of the jobs that must end first. One that has ended as it must is left out.
+fn dependencies(home: &Home, plan: &Plan) -> Result<Vec<Dependency>, ExpectedError> {
+    let mut all = Vec::new();
+    let mut faults = Vec::new();
+    for (index, after) in plan.after.iter().enumerate() {
+        let job = jobs::open(home, &after.job)?;
+        let fault = |text: String| Fault::of(format!("after[{index}]"), text);
+        if let Some(code) = job.status.brief.exit_code.filter(|_| job.is_ended()) {
+            let met = match after.when {
+                AfterWhen::Ok => code == 0,
+                AfterWhen::Failed => code != 0,
+                AfterWhen::Any => true,
+            };
+            if !met {
+                faults.push(fault(format!("{} has ended with code {code}", job.short())));
+            }
+            continue;
+        }
+        match Record::read(&job.dir) {
+            Ok(Some(record)) => all.push(Dependency {
+                job: record.job,
+                when: after.when,
+            }),
+            Ok(None) => faults.push(
+                fault(format!("{} does not run on Slurm", job.short()))
+                    .hint("only jobs of the same cluster can come first there"),
+            ),
+            Err(error) => return Err(ExpectedError::failed("read the job", error)),
+        }
+    }
+    if faults.is_empty() {
+        Ok(all)
+    } else {
+        Err(ExpectedError::Faults { file: None, faults })
+    }
+}
+
+/// The small binary beside this one, which nodes see where they see this one.
+pub(crate) fn node_program() -> Result<PathBuf, ExpectedError> {
+    let own = std::env::current_exe()
+        .map_err(|error| ExpectedError::failed("find herd's own program", error))?;
+    let node = own.with_file_name("herd-node");
+    if node.is_file() {
+        return Ok(node);
+    }
+    Err(ExpectedError::Surroundings {
+        what: "find herd-node, which runs on the nodes",
+        source: format!("{} does not exist", node.display()).into(),
+        hint: "install it beside herd, in a directory that the nodes see",
+    })
+}
+
+/// The user's name; the number, which Slurm takes too, where nobody knows it.
+fn user_name() -> String {
+    let own = nix::unistd::Uid::effective();
+    match nix::unistd::User::from_uid(own) {
+        Ok(Some(user)) => user.name,
+        Ok(None) | Err(_) => own.to_string(),
+    }
+}
