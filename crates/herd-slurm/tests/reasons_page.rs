@@ -1,6 +1,8 @@
 //! docs/slurm-reasons.md is what the table of reasons says: `HERD_WRITE_PAGES=1 cargo test -p herd-slurm --test
 //! reasons_page` writes it anew.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::fmt::Write as _;
 use std::path::Path;
 
