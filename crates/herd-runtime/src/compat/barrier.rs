@@ -51,8 +51,6 @@ impl Barrier {
     pub(super) fn prepare(&self) {
         if self.rank == 0 {
             self.remove();
-            // Whoever waits for it says so in time.
-            drop(fs::create_dir(&self.directory));
         }
     }
 
@@ -62,6 +60,13 @@ impl Barrier {
         let mut erring: Option<Instant> = None;
         let mut missing: Vec<u32> = (0..self.ranks).collect();
         let mut pause = POLL;
+        if self.rank == 0 {
+            // Only once: where somebody removes it, the wait has an end. Where it cannot be made, too.
+            drop(fs::create_dir(&self.directory));
+        }
+        while self.rank > 0 && !self.directory.is_dir() {
+            sleep(POLL).await;
+        }
         loop {
             match self.sweep(&mut missing) {
                 Ok(()) if missing.is_empty() => return Ok(()),
@@ -173,10 +178,10 @@ mod tests {
             errors: Duration::from_millis(300),
             ..barrier(home.path(), 0)
         };
-        first.prepare();
         let remove = async {
-            sleep(Duration::from_millis(50)).await;
-            fs::remove_dir_all(&first.directory).unwrap();
+            while fs::remove_dir_all(&first.directory).is_err() {
+                sleep(Duration::from_millis(5)).await;
+            }
         };
         let (released, ()) = tokio::join!(first.await_release(), remove);
         assert_eq!(released, Err(vec![1]));
