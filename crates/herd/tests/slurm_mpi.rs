@@ -34,13 +34,15 @@ fn ring(herd: &Herd, library: &str) -> PathBuf {
 #include <unistd.h>
 int main(int argc, char **argv) {
     int rank, size, sum;
+    char host[256];
+    gethostname(host, sizeof host);
     MPI_Init(&argc, &argv);
     if (argc > 1)
         sleep(atoi(argv[1]));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    printf("%d of %d sums %d as %s on %s\n", rank, size, sum, getenv("HERD_RANK"), getenv("SLURMD_NODENAME"));
+    printf("%d of %d sums %d as %s on %s, %s\n", rank, size, sum, getenv("HERD_RANK"), host, getenv("SLURMD_NODENAME"));
     fprintf(stderr, "stderr of %d\n", rank);
     MPI_Finalize();
     return 0;
@@ -119,7 +121,7 @@ fn check_ring(herd: &Herd, library: &str, output: &Output) {
     lines.sort_unstable();
     let names = ["node1", "node1", "node2", "node2"];
     let expected: Vec<String> = (0..4)
-        .map(|rank| format!("{rank} of 4 sums 6 as {rank} on {}", names[rank]))
+        .map(|rank| format!("{rank} of 4 sums 6 as {rank} on {0}, {0}", names[rank]))
         .collect();
     assert_eq!(lines, expected, "{library}: {text}{}", stderr(output));
     for rank in 0..4 {

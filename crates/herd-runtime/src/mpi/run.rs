@@ -26,6 +26,7 @@ use super::starter;
 use super::wire::RankCommand;
 use crate::clock::{Clock, until};
 use crate::command;
+use crate::entry::NODE_VARIABLE;
 use crate::environment::{self, Meeting};
 use crate::inherited::complete;
 use crate::phase::{PhaseEvent, PhaseRun};
@@ -464,6 +465,10 @@ fn describe(assign: &Assign, rank: u32) -> RankCommand {
         "TORCHELASTIC_ERROR_FILE".to_owned(),
         text(&files.error_file),
     );
+    if let Ok(name) = std::env::var(NODE_VARIABLE) {
+        // A launcher may give all ranks the variables of its own node.
+        env.insert(NODE_VARIABLE.to_owned(), name);
+    }
     let run = assign.plan.run.as_ref();
     RankCommand {
         argv: run
