@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 const TESTING: &str = "herd-testing";
 
 /// Every crate with the crates of the workspace it may use.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     (TESTING, &[]),
     ("herd-core", &[]),
     ("herd-jobdir", &["herd-core"]),
     ("herd-link", &["herd-core"]),
     ("herd-launch", &["herd-core", "herd-link"]),
+    ("herd-python", &["herd-core", "herd-link", "herd-launch"]),
     ("herd-slurm", &["herd-core"]),
     (
         "herd-runtime",
@@ -27,6 +28,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "herd-jobdir",
             "herd-link",
             "herd-launch",
+            "herd-slurm",
             "herd-runtime",
         ],
     ),
@@ -37,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
             "herd-jobdir",
             "herd-link",
             "herd-launch",
+            "herd-slurm",
             "herd-runtime",
             "herd-backends",
         ],

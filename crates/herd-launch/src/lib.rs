@@ -15,6 +15,7 @@ pub mod pause;
 pub mod rendezvous;
 pub mod spawn;
 pub mod store;
+pub mod supervision;
 pub mod sys;
 pub mod torchrun;
 pub mod tree;

@@ -44,14 +44,38 @@ pub fn running_descendants(pid: Pid) -> Vec<Pid> {
         .collect()
 }
 
+/// All descendants of several processes, without these themselves, from one look at `/proc`.
+pub fn descendants_of(pids: &[Pid]) -> Vec<Pid> {
+    let all = below(pids).into_iter();
+    all.filter_map(|entry| Pid::from_raw(entry.pid)).collect()
+}
+
+/// Living processes whose environment, as they were started with it, has this entry (`NAME=value`).
+pub fn with_environment(entry: &str) -> Vec<Pid> {
+    let living = snapshot().filter(|entry| !entry.zombie);
+    living
+        .filter_map(|entry| Pid::from_raw(entry.pid))
+        .filter(|&pid| environ_has(pid, entry))
+        .collect()
+}
+
 fn entries_below(pid: Pid) -> Vec<Entry> {
+    below(&[pid])
+}
+
+fn below(pids: &[Pid]) -> Vec<Entry> {
     let mut by_parent: BTreeMap<i32, Vec<Entry>> = BTreeMap::new();
     for entry in snapshot() {
         by_parent.entry(entry.parent).or_default().push(entry);
     }
-    let mut found = by_parent
-        .remove(&pid.as_raw_nonzero().get())
-        .unwrap_or_default();
+    let mut found = Vec::new();
+    for pid in pids {
+        found.extend(
+            by_parent
+                .remove(&pid.as_raw_nonzero().get())
+                .unwrap_or_default(),
+        );
+    }
     let mut next = 0;
     // Each parent is taken out once, so this ends whatever the look has caught.
     while let Some(&parent) = found.get(next) {

@@ -100,8 +100,8 @@ async fn row3_d1_a_partial_start_leaves_no_survivor() {
     let (name, value) = marker.split_once('=').unwrap();
     let bad: [fn(&mut ProcessSpec); 3] = [
         |spec| spec.argv = vec!["sleep".into(), "6\0 0".into()],
-        |spec| spec.argv = vec!["/nonexistent/program".into()],
-        |spec| spec.cwd = "/nonexistent".into(),
+        |spec| spec.argv = vec!["/no-such-directory/program".into()],
+        |spec| spec.cwd = "/no-such-directory".into(),
     ];
     for spoil in bad {
         let mut specs: Vec<_> = (0..3).map(|_| spec(&["sleep", "600"])).collect();
@@ -130,9 +130,9 @@ async fn a_failed_start_says_why_and_has_its_code() {
     };
     let plain = write("plain", "#!/bin/sh\n", 0o644);
     let no_format = write("no-format", "echo hello\n", 0o755);
-    let no_interpreter = write("no-interpreter", "#!/nonexistent/sh\n", 0o755);
+    let no_interpreter = write("no-interpreter", "#!/no-such-directory/sh\n", 0o755);
     let code = |argv: &[&str]| spawn(spec(argv)).unwrap_err().exit_code();
-    assert_eq!(code(&["/nonexistent/x"]), 127);
+    assert_eq!(code(&["/no-such-directory/x"]), 127);
     assert_eq!(code(&["herd-no-such-program"]), 127);
     assert_eq!(code(&["/etc/passwd/x"]), 127);
     assert_eq!(code(&[&plain]), 126);
@@ -142,7 +142,7 @@ async fn a_failed_start_says_why_and_has_its_code() {
     assert_eq!(code(&[]), 2);
 
     let mut elsewhere = sh("true");
-    elsewhere.cwd = "/nonexistent".into();
+    elsewhere.cwd = "/no-such-directory".into();
     assert!(matches!(spawn(elsewhere), Err(SpawnError::Cwd { .. })));
     let log = to_file(sh("true"), Path::new("/nonexistent/log"));
     assert!(matches!(spawn(log), Err(SpawnError::LogFile { .. })));

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use herd_backends::slurm;
 use herd_core::text::error_report;
-use herd_runtime::{compat, entry, launch, mpi, rsh};
+use herd_runtime::{compat, entry, launch, mpi, rsh, supervise};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
             Ok(code) => ExitCode::from(code),
             Err(error) => complain(&error, error.exit_code()),
         },
+        Some("supervise") => ExitCode::from(supervise::run(&args.collect::<Vec<_>>())),
         _ => {
             let error = entry::EntryError::Usage(
                 "herd-node knows `driver`, `executor`, `launch`, `rsh` and `shim`; people use `herd`"

@@ -90,6 +90,7 @@ pub fn executor(args: impl IntoIterator<Item = OsString>) -> Result<(), EntryErr
     let system = |what| move |source| EntryError::System { what, source };
     // What ranks leave behind comes to this process, which ends it.
     sys::set_subreaper().map_err(system("become the parent of orphans"))?;
+    sys::survive_file_size_limit().map_err(system("ignore the limit of file sizes"))?;
     sys::raise_nofile().map_err(system("raise the limit of open files"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -78,7 +78,7 @@ impl Executors {
                 },
                 stdout: Output::File(launch.log),
                 stderr: Output::SameAsStdout,
-                on_parent_death: Signal::TERM,
+                on_parent_death: Some(Signal::TERM),
                 ..ProcessSpec::new(launch.argv, launch.env, "/")
             };
             match spawn(spec) {

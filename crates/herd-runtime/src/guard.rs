@@ -67,7 +67,8 @@ pub struct Ended {
     /// where it was killed because it stood still.
     pub code: u8,
     /// In the guard: whether the child was killed by a signal, so that whatever it was to write is
-    /// missing. All that it started has ended by now.
+    /// missing. All that it started has ended by now. True as well where no guard could be made, and
+    /// so nothing was done.
     pub lost: bool,
 }
 
@@ -87,7 +88,10 @@ pub fn run(stopped_bound: Duration, work: impl FnOnce() -> u8) -> Ended {
         Ok(Side::Guard { child }) => keep(child, stopped_bound),
         Err(error) => {
             complain("cannot start the guard", &error);
-            by_itself(exit::HERD_FAILED)
+            Ended {
+                code: exit::HERD_FAILED,
+                lost: true,
+            }
         }
     }
 }

@@ -28,5 +28,6 @@ mod running;
 mod service;
 pub mod session;
 pub mod signals;
+pub mod supervise;
 mod tasks;
 mod uplink;

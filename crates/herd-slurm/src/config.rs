@@ -6,7 +6,7 @@ use herd_core::units::Span;
 
 use crate::call::Call;
 use crate::text::given;
-use crate::time;
+use crate::time::{self, Time};
 use crate::version::{Feature, Version};
 
 /// Settings that are kept of one cluster; there are about two hundred.
@@ -22,6 +22,12 @@ const CREDENTIAL: Span = Span::from_secs(120);
 /// What to ask.
 pub fn call() -> Call {
     Call::new("scontrol", ["show", "config"])
+}
+
+/// When the controller answered, on its own clock.
+pub fn taken_at(text: &str) -> Option<Time> {
+    let first = text.lines().next()?;
+    Time::parse(first.strip_prefix("Configuration data as of ")?)
 }
 
 /// The settings by name.

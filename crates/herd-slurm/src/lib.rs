@@ -6,6 +6,7 @@
 pub mod accounting;
 pub mod array;
 pub mod call;
+pub mod charge;
 pub mod config;
 pub mod control;
 pub mod exit;

@@ -60,10 +60,6 @@ pub fn refusals(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported>
             format!("use {MIDDLE} or less, or a QOS of higher priority (`slurm.qos`)"),
         ));
     }
-    if plan.array.is_some() && facts.config.max_array_size() == 0 {
-        let reason = "the cluster has arrays switched off (`MaxArraySize` is 0)".to_owned();
-        refused.push(refusal("array", reason, "submit one job per index"));
-    }
     match (request.image, facts.images) {
         (Some(_), Images::No) => refused.push(refusal(
             "image",

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::call::Call;
+
 /// `22.05.8`. Releases are compared by year and month; patches rarely matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
@@ -20,6 +22,11 @@ pub const OLDEST: Version = Version::of(20, 11);
 
 /// The newest release that this crate was tried with.
 pub const NEWEST: Version = Version::of(26, 5);
+
+/// Asks for the version of the commands, which may differ from the controller's.
+pub fn call() -> Call {
+    Call::new("sbatch", ["--version"])
+}
 
 impl Version {
     /// The first patch of a release.

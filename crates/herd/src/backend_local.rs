@@ -9,15 +9,16 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use herd_backends::local::{self, DriveOptions};
+use herd_backends::local::{self, DriveOptions, Taken};
 use herd_core::JobId;
 use herd_core::plan::BackendFacts;
-use herd_core::result::JobResult;
+use herd_core::result::{Failure, JobResult};
 use herd_core::spec::{JobSpec, ProcsPerNode, SecretSource};
+use herd_core::state::JobState;
 use herd_core::units::{Bytes, Span};
 use herd_jobdir::{Home, JobDir};
 use herd_launch::accelerators::{self, nvml};
@@ -96,17 +97,55 @@ pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedErro
         .map_err(|error| failed("open the driver's log", error))?;
     let program =
         std::env::current_exe().map_err(|error| failed("find herd's own program", error))?;
-    // Not waited for: it leaves this session and has its own guard.
-    std::process::Command::new(program)
+    // Not waited for until it ends: it leaves this session and has its own guard.
+    let started = std::process::Command::new(program)
         .arg("driver")
         .arg(home.path())
         .arg(id.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
-        .spawn()
-        .map_err(|error| failed("start the job's driver", error))?;
+        .spawn();
+    let taken = started
+        .map_err(|error| failed("start the job's driver", error))
+        .and_then(|mut driver| until_taken(home, id, &mut driver));
+    if let Err(error) = taken {
+        // It has ended for all who look later.
+        let _result = end_lost(home, id);
+        return Err(error);
+    }
     Ok(id)
+}
+
+/// How long a driver may take until it has the job; more means a machine that hardly moves, where the
+/// job is handed in all the same.
+const TAKE_BOUND: Duration = Duration::from_secs(10);
+/// How often it is looked whether the driver has the job.
+const TAKE_POLL: Duration = Duration::from_millis(1);
+
+/// Waits until the driver has the job: whoever is given the id finds a driver, or its end, behind it.
+fn until_taken(home: &Home, id: JobId, driver: &mut Child) -> Result<(), ExpectedError> {
+    let failed = |what: &str| {
+        let log = home.jobs_dir().join(id.to_string()).join("driver.log");
+        let said = std::fs::read_to_string(log).unwrap_or_default();
+        ExpectedError::failed("start the job's driver", format!("{what}: {}", said.trim()))
+    };
+    let job = home
+        .open(id)
+        .map_err(|error| ExpectedError::failed("open the job's directory", error))?;
+    let deadline = Instant::now() + TAKE_BOUND;
+    while Instant::now() < deadline {
+        // Before the look at the owner, which a driver writes before it ends.
+        let ended = driver.try_wait().ok().flatten();
+        match (local::taken(&job), ended) {
+            (Taken::ByDriver, _) => return Ok(()),
+            (Taken::Ended, _) => return Err(failed("it cannot do its work")),
+            (Taken::No, Some(status)) => return Err(failed(&format!("it ended with {status}"))),
+            (Taken::No, None) => {}
+        }
+        std::thread::sleep(TAKE_POLL);
+    }
+    Ok(())
 }
 
 /// Drives a job that was written down, in this process, and says whenever its merged log has grown.
@@ -137,6 +176,9 @@ fn drive(
         // A closed stderr is no reason to fail.
         warn: |text| drop(writeln!(std::io::stderr(), "warning: {text}")),
     };
+    // One descriptor for each node's link and some for each rank's output.
+    herd_launch::sys::raise_nofile()
+        .map_err(|error| ExpectedError::failed("raise the limit of open files", error))?;
     let driven = runtime()?.block_on(async {
         tokio::select! {
             // The driver first: it watches for signals from its first step on.
@@ -266,7 +308,22 @@ pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
 /// written or read.
 pub(crate) fn end_lost(home: &Home, id: JobId) -> Option<JobResult> {
     let job = home.open(id).ok()?;
-    herd_jobdir::finish_lost(&job, crate::text::now_ms()).ok()?
+    let now_ms = crate::text::now_ms();
+    if let Some(result) = herd_jobdir::finish_lost(&job, now_ms).ok()? {
+        return Some(result);
+    }
+    let detail = "it could not be started".to_owned();
+    let unstarted = JobResult {
+        state: JobState::Failed,
+        rejection: None,
+        reason: None,
+        failure: Some(Failure::DriverLost { detail }),
+        exit_code: herd_core::exit::HERD_FAILED,
+        attempts: 1,
+        ended_ms: now_ms,
+        tasks: None,
+    };
+    local::end_unstarted(&job, unstarted).ok()?
 }
 
 /// `herd rsh`.

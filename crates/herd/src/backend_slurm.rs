@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use herd_backends::slurm::cluster::{Cluster, ClusterError};
+use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
+use herd_backends::slurm::evidence::{self, Evidence};
 use herd_backends::slurm::observe::{self, View};
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
@@ -15,12 +16,15 @@ use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{AfterWhen, SlurmOptions};
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
+use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
+use herd_slurm::job::Id;
 use herd_slurm::script::Dependency;
 
 use crate::backend_local::runtime;
 use crate::backends::{Place, SlurmPlace};
 use crate::error::{ExpectedError, Fault};
+use crate::file_system;
 use crate::job_input::JobInput;
 use crate::jobs;
 use crate::text;
@@ -33,6 +37,12 @@ pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
             command: "(the event loop did not start)",
         }),
     }
+}
+
+/// Everything about a cluster that a person may want to check.
+pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
+    let asked = runtime()?.block_on(cluster.survey());
+    asked.map_err(|error| ExpectedError::failed("ask Slurm", error))
 }
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
@@ -116,6 +126,22 @@ pub(crate) fn observe(records: &[Record]) -> Result<BTreeMap<u32, View>, Command
     Ok(views)
 }
 
+/// Why a job waits, as far as its cluster tells.
+pub(crate) fn evidence(job: &JobDir, record: &Record, view: &View) -> Option<Evidence> {
+    let plan = job.latest_attempt().ok()??.read_plan().ok()??;
+    let cluster = Cluster {
+        name: record.cluster.clone(),
+    };
+    let gathered = evidence::gather(
+        &cluster,
+        record.job,
+        &plan.resources,
+        plan.nodes,
+        &view.reason,
+    );
+    Some(runtime().ok()?.block_on(gathered))
+}
+
 /// Writes the result of a job that has ended in Slurm alone.
 pub(crate) fn settle(job: &JobDir, view: &View) -> Result<(), ExpectedError> {
     observe::settle(job, view, text::now_ms())
@@ -144,6 +170,44 @@ pub(crate) fn cancel(
     runtime()?
         .block_on(asked)
         .map_err(|error| ExpectedError::failed("cancel the job", error))
+}
+
+/// What can be done to a job in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// Keep it from starting.
+    Hold,
+    /// Let it go.
+    Release,
+    /// Stop it and queue it again.
+    Requeue,
+    /// The same, held.
+    RequeueHold,
+}
+
+/// Does it.
+pub(crate) fn control(record: &Record, control: Control) -> Result<(), ExpectedError> {
+    let id = Id::job(record.job);
+    let (call, what) = match control {
+        Control::Hold => (control::hold_call(id), "hold the job"),
+        Control::Release => (control::release_call(id), "release the job"),
+        Control::Requeue => (control::requeue_call(id), "requeue the job"),
+        Control::RequeueHold => (control::requeue_hold_call(id), "requeue the job"),
+    };
+    let cluster = Cluster {
+        name: record.cluster.clone(),
+    };
+    let done = runtime()?.block_on(cluster.control(call));
+    done.map_err(|error| ExpectedError::failed(what, error))
+}
+
+/// What to say of a directory for jobs that the nodes may not see.
+pub(crate) fn home_warning(home: &Home) -> Option<String> {
+    let why = file_system::of_one_machine(home.path())?;
+    Some(format!(
+        "{why}, which each machine has for itself: where the nodes do not see it the job fails; \
+         HERD_HOME names another directory"
+    ))
 }
 
 fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {
@@ -203,7 +267,7 @@ fn dependencies(home: &Home, plan: &Plan) -> Result<Vec<Dependency>, ExpectedErr
 }
 
 /// The small binary beside this one, which nodes see where they see this one.
-fn node_program() -> Result<PathBuf, ExpectedError> {
+pub(crate) fn node_program() -> Result<PathBuf, ExpectedError> {
     let own = std::env::current_exe()
         .map_err(|error| ExpectedError::failed("find herd's own program", error))?;
     let node = own.with_file_name("herd-node");

@@ -39,6 +39,14 @@ pub(crate) struct SlurmPlace {
     pub(crate) facts: ClusterFacts,
 }
 
+/// What the configuration says of a cluster; nothing of one that it does not name.
+pub(crate) fn configured(name: &str, config: &Config) -> SlurmBackend {
+    match config.backends.get(name) {
+        Some(Backend::Slurm(slurm)) => slurm.clone(),
+        None => SlurmBackend::default(),
+    }
+}
+
 impl Place {
     /// The place of this name; a cluster is asked what it has. What the configuration says of jobs that
     /// say nothing is put into the job.
@@ -46,10 +54,7 @@ impl Place {
         if name == LOCAL {
             return Ok(Self::Local);
         }
-        let slurm = match config.backends.get(name) {
-            Some(Backend::Slurm(slurm)) => slurm.clone(),
-            None => SlurmBackend::default(),
-        };
+        let slurm = configured(name, config);
         let options = spec.slurm.get_or_insert_default();
         for (own, theirs) in [
             (&mut options.partition, &slurm.partition),
@@ -64,9 +69,9 @@ impl Place {
             name: slurm.cluster,
         };
         let facts = backend_slurm::facts(&cluster).map_err(|error| {
-            Fault::new(format!("backend {name}: {}", error_line(&error))).hint(
-                "`sinfo` shows whether Slurm answers; `-b local` runs the job on this machine",
-            )
+            Fault::new(format!("backend {name}: {}", error_line(&error))).hint(format!(
+                "`herd doctor -b {name}` looks closer; `-b local` runs the job on this machine"
+            ))
         })?;
         Ok(Self::Slurm(Box::new(SlurmPlace {
             name: name.to_owned(),
@@ -93,7 +98,21 @@ impl Place {
 
     /// What to know about a job that is accepted.
     pub(crate) fn notes(&self, spec: &JobSpec, plan: &Plan) -> Vec<String> {
-        self.with_request(spec, plan, refuse::notes)
+        let mut notes = self.with_request(spec, plan, refuse::notes);
+        if let (Self::Slurm(_), Some(array)) = (self, &plan.array) {
+            let cpus = plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes);
+            let at_once = array.limit.unwrap_or(cpus);
+            notes.push(format!(
+                "the tasks are one job of Slurm: {at_once} of them at once share the {} of its \
+                 nodes, and `walltime` is that of all together",
+                if plan.resources.gpus.is_some_and(|gpus| gpus > 0) {
+                    "CPUs and GPUs"
+                } else {
+                    "CPUs"
+                }
+            ));
+        }
+        notes
     }
 
     fn with_request<T>(

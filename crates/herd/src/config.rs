@@ -60,6 +60,17 @@ pub(crate) struct SlurmBackend {
     pub(crate) qos: Option<String>,
 }
 
+impl Config {
+    /// The cluster of what is written for Slurm and names none: the default backend where that is a
+    /// cluster, else the one that needs no configuration.
+    pub(crate) fn slurm_backend(&self) -> &str {
+        let default = self.backend.as_deref();
+        default
+            .filter(|name| self.backends.contains_key(*name))
+            .unwrap_or(crate::backends::SLURM)
+    }
+}
+
 /// Reads the file; one that does not exist says nothing.
 pub(crate) fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Config, ExpectedError> {
     let Some(path) = path(variable) else {

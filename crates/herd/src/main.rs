@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod config;
 mod error;
+mod file_system;
 mod job_input;
 mod jobs;
 mod printer;
@@ -22,6 +23,8 @@ use clap::error::ErrorKind;
 use herd_runtime::{launch, rsh};
 
 fn main() -> ExitCode {
+    // It cannot fail for a signal that exists; if it did, that limit would be all that is lost.
+    let _unneeded = herd_launch::sys::survive_file_size_limit();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     // MPI's launchers know a program's name only.
     if args.first().is_some_and(|name| rsh::is_called(name)) {

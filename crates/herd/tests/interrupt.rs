@@ -11,7 +11,7 @@ use live::{Herd, assert_code, eventually, pid_of, signal, stderr, stdout};
 fn a_rank_that_takes_its_time_is_explained_and_a_second_ctrl_c_kills_it() {
     let herd = Herd::new();
     let script = "trap '' INT TERM; touch ready; while :; do sleep 1; done";
-    let mut run = herd.start(&["run", "--", "sh", "-c", script]);
+    let mut run = herd.start(&["run", "-b", "local", "--", "sh", "-c", script]);
     eventually("the rank runs", || herd.path("ready").exists());
     signal(pid_of(&run), "-INT");
     eventually("herd asked", || herd.events().contains("cancel-requested"));

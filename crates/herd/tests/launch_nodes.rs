@@ -355,6 +355,19 @@ fn a_missing_node_is_named_after_ten_seconds_and_may_still_come() {
 }
 
 #[test]
+fn row_48_one_that_waits_for_more_nodes_than_it_needs_says_until_when() {
+    let test = Nodes::new(PLACE);
+    let conf = "--rdzv-conf=last_call_timeout=11";
+    let mut node = test.start("first", &mut test.command(&test.c10d("1:2"), &[conf]));
+    node.says("which is enough: they begin once nobody else has come for 11 s");
+    node.ends(0);
+    let said = node.err();
+    assert!(said.contains("1 of 1 to 2 nodes are at "), "{said}");
+    // Where there are enough nobody gives up.
+    assert!(!said.contains("giving up"), "{said}");
+}
+
+#[test]
 fn nodes_that_do_not_come_in_time_end_the_others_with_the_reason() {
     let test = Nodes::new("touch started");
     let conf = "--rdzv-conf=timeout=1,join_timeout=1";

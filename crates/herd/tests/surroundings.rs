@@ -50,7 +50,12 @@ fn i6_waiting_for_a_job_that_is_removed_ends_with_a_sentence() {
         assert!(!output.status.success());
         let said = stderr(&output);
         // One that had not found it yet never will.
-        let told = said.contains("removed meanwhile") || said.contains("no job is called");
+        let told = [
+            "removed meanwhile",
+            "no job is called",
+            "cannot open the job",
+        ];
+        let told = told.iter().any(|text| said.contains(text));
         assert!(told, "{said}");
     }
     signal(driver, "-TERM");
@@ -105,4 +110,75 @@ fn i13_what_this_machine_cannot_do_is_refused() {
             stderr(&output)
         );
     }
+}
+
+#[test]
+fn i5_without_the_processes_of_its_own_namespace_nothing_is_started() {
+    let herd = Herd::new();
+    // The numbers that this `/proc` shows are other processes' here.
+    for (wrapper, said) in [
+        (&["unshare", "-pf"][..], "another PID namespace"),
+        (
+            &[
+                "unshare",
+                "-m",
+                "sh",
+                "-c",
+                "mount -t tmpfs none /proc && exec \"$0\" \"$@\"",
+            ],
+            "cannot be seen in /proc",
+        ),
+    ] {
+        let args = ["run", "-J", "blind", "--", "sh", "-c", "echo started"];
+        let output = herd.under(wrapper, &args).output().unwrap();
+        assert_code(&output, 125);
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        assert!(stderr(&output).contains("hint:"), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+        // It has ended for all who look later.
+        assert_code(&herd.run(&["wait", "blind"]), 125);
+    }
+}
+
+#[test]
+fn herd_raises_its_limit_of_open_files_and_ranks_get_the_callers() {
+    let herd = Herd::new();
+    let script = "ulimit -Sn 64; exec \"$0\" \"$@\"";
+    let args = ["run", "-N", "40", "--prefix", "none", "--"];
+    let args = [&args[..], &["sh", "-c", "ulimit -Sn"]].concat();
+    let output = herd.under(&["bash", "-c", script], &args).output().unwrap();
+    assert_code(&output, 0);
+    assert_eq!(stdout(&output), "64\n".repeat(40));
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_told_like_a_full_disk() {
+    let herd = Herd::new();
+    let script = "ulimit -f 1; exec \"$0\" \"$@\"";
+    // More nodes than records of that size can tell of.
+    let args = ["run", "-N", "40", "--", "true"];
+    let output = herd.under(&["bash", "-c", script], &args).output().unwrap();
+    assert_code(&output, 125);
+    let said = stderr(&output);
+    assert!(said.contains("File too large"), "{said}");
+}
+
+#[test]
+fn i2_a_job_that_no_driver_took_is_cancelled_by_taking_it() {
+    let herd = Herd::new();
+    assert_code(&herd.run(&["run", "-J", "left", "--", "true"]), 0);
+    // As a crash leaves it between the writing of the job and the start of its driver.
+    let job = herd.job_dir();
+    std::fs::remove_file(job.join("result.json")).unwrap();
+    for name in ["owner", "driver.json", "end", "events.jsonl"] {
+        std::fs::remove_file(job.join("attempts/1").join(name)).unwrap();
+    }
+    assert_code(&herd.run(&["cancel", "left"]), 0);
+    assert_code(&herd.run(&["wait", "left"]), 130);
+    assert!(stdout(&herd.run(&["status", "left"])).contains("CANCELLED"));
+    let home = herd.path("home");
+    let id = job.file_name().unwrap().to_str().unwrap();
+    let late = herd.run(&["driver", home.to_str().unwrap(), id]);
+    assert_code(&late, 125);
+    assert!(stdout(&herd.run(&["status", "left"])).contains("CANCELLED"));
 }

@@ -175,3 +175,41 @@ fn what_a_killed_user_held_is_free_for_the_other() {
     fs::write(machine.path("b"), "").unwrap();
     assert_code(&machine.herd(User::Root, &["wait", &b]), 0);
 }
+
+#[test]
+fn i8_a_user_who_may_start_no_more_processes_is_told_so() {
+    // One whom no other test uses, since the limit counts all processes of a user.
+    const CROWDED: u32 = 64_217;
+    let machine = Machine::new();
+    let limited = |limit: u32, args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command
+            .arg(format!("--reuid={CROWDED}"))
+            .arg(format!("--regid={CROWDED}"))
+            .args(["--clear-groups", "--", "bash", "-c"])
+            .arg(format!("ulimit -u {limit}; exec \"$0\" \"$@\""))
+            .arg(machine.path("herd"))
+            .args(args)
+            .env("HOME", machine.path(""))
+            .env("HERD_HOME", machine.path("crowded"))
+            .env("HERD_LEASE_DIR", machine.path("leases"))
+            .current_dir(machine.path(""));
+        command.output().unwrap()
+    };
+    // No guard; no executor; no rank; no driver for a job that is handed in.
+    for (limit, args) in [
+        (1, &["run", "--", "true"][..]),
+        (2, &["run", "--", "true"]),
+        (3, &["run", "--", "true"]),
+        (2, &["submit", "--", "true"]),
+    ] {
+        let output = limited(limit, args);
+        let said = stderr(&output);
+        assert_code(&output, 125);
+        assert!(said.contains("temporarily unavailable"), "{limit}: {said}");
+        assert!(!said.contains("panicked"), "{limit}: {said}");
+        assert_eq!(stdout(&output), "", "{limit}");
+    }
+    let left = limited(20, &["ls", "-o", "json"]);
+    assert!(!stdout(&left).contains("ACCEPTED"), "{}", stdout(&left));
+}

@@ -2,15 +2,21 @@
 
 use std::time::Duration;
 
+use herd_core::exit;
+use herd_core::result::JobResult;
+use herd_core::state::JobState;
 use herd_core::units::Span;
 use herd_jobdir::{JobDir, JobDirError, Liveness};
 use herd_link::message::ToCoordinator;
 use herd_link::{Channel, Key};
+use herd_runtime::clock::Clock;
 use herd_runtime::session::client::Target;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use thiserror::Error;
 use tokio::time::{Instant, sleep};
+
+use super::end_unstarted;
 
 /// Bound on waiting for a driver that starts.
 const BOUND: Duration = Duration::from_secs(5);
@@ -87,6 +93,21 @@ pub async fn cancel(
             if target.ask(&request).await.is_ok() {
                 return Ok(());
             }
+        }
+    }
+    if driver.is_none() && attempt.number() == 1 {
+        let cancelled = JobResult {
+            state: JobState::Cancelled,
+            rejection: None,
+            reason: Some(format!("asked for by {by}")),
+            failure: None,
+            exit_code: exit::CANCELLED,
+            attempts: 1,
+            ended_ms: Clock::start().now_ms(),
+            tasks: None,
+        };
+        if end_unstarted(job, cancelled)?.is_some() {
+            return Ok(());
         }
     }
     // Not reachable: before its first attempt, or between attempts, the driver has no port.

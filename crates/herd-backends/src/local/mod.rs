@@ -10,6 +10,7 @@ pub mod exec;
 pub mod leases;
 pub mod machine;
 pub mod submit;
+pub mod unstarted;
 mod waits;
 
 pub use announce::Announcer;
@@ -18,6 +19,7 @@ pub use drive::{DriveError, DriveOptions, drive};
 pub(crate) use exec::target;
 pub use exec::{ExecError, exec, follow};
 pub use submit::{SubmitError, Submitted, submit};
+pub use unstarted::{Taken, end_unstarted, taken};
 
 /// The backend's name in job files and records.
 pub const NAME: &str = "local";

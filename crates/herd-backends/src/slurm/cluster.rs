@@ -1,12 +1,13 @@
 //! A cluster as its commands are reached from here, and what it says of itself.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use herd_slurm::accounting::{self, Qos};
 use herd_slurm::call::command_keeps;
 use herd_slurm::config::{self, Config};
 use herd_slurm::facts::{ClusterFacts, Images};
-use herd_slurm::{Call, Version, mpi, node, partition};
+use herd_slurm::{Call, Version, mpi, node, partition, version};
 use thiserror::Error;
 
 use super::command::{self, Answer, CommandError};
@@ -30,6 +31,25 @@ pub enum ClusterError {
     },
 }
 
+/// What a cluster answers when it is asked everything.
+#[derive(Debug)]
+pub struct Survey {
+    /// What it has and can do.
+    pub facts: ClusterFacts,
+    /// Version of the commands here; that of the controller is in the facts.
+    pub commands: Option<Version>,
+    /// Whole seconds since the Unix epoch on the controller's clock when it answered.
+    pub controller_time: Option<u64>,
+    /// When it was asked, and when the answer was there, on our clock.
+    pub asked: (SystemTime, SystemTime),
+    /// Quality of service, where the cluster has a database; why it did not answer.
+    pub database: Option<Result<Vec<Qos>, CommandError>>,
+    /// MPI plug-ins of `srun`.
+    pub mpi: Vec<String>,
+    /// Containers that steps can run in.
+    pub images: Images,
+}
+
 /// How Slurm's commands are run.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
@@ -47,6 +67,14 @@ impl Cluster {
     pub(super) async fn text(&self, call: Call) -> Result<String, CommandError> {
         let program = call.program;
         self.ask(call).await?.success(program)
+    }
+
+    /// Does something to a job: hold, release, requeue.
+    pub async fn control(&self, call: Call) -> Result<(), CommandError> {
+        let name = [&[call.program.to_owned()], call.args.as_slice()]
+            .concat()
+            .join(" ");
+        self.ask(call).await?.success(&name).map(drop)
     }
 
     /// Runs `sbatch`, which reads `script`.
@@ -88,6 +116,33 @@ impl Cluster {
             nodes,
             mpi: Vec::new(),
             images: Images::No,
+        })
+    }
+
+    /// Everything about the cluster that a person may want to check.
+    pub async fn survey(&self) -> Result<Survey, ClusterError> {
+        let asked = SystemTime::now();
+        let text = self.text(config::call()).await?;
+        let answered = SystemTime::now();
+        let facts = self.facts().await?;
+        let commands = self.text(version::call()).await?;
+        let database = match facts.config.accounting() {
+            false => None,
+            true => Some(match self.ask(accounting::qos_call()).await {
+                Ok(answer) => answer
+                    .success("sacctmgr show qos")
+                    .map(|text| accounting::parse_qos(&text)),
+                Err(error) => Err(error),
+            }),
+        };
+        Ok(Survey {
+            mpi: self.mpi_plugins().await,
+            images: self.images(facts.version).await,
+            commands: Version::parse(&commands),
+            controller_time: config::taken_at(&text).map(|time| time.0),
+            asked: (asked, answered),
+            database,
+            facts,
         })
     }
 

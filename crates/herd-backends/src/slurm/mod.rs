@@ -7,6 +7,7 @@ pub mod cluster;
 mod command;
 pub mod drive;
 pub mod entry;
+pub mod evidence;
 mod listen;
 pub mod observe;
 pub mod record;

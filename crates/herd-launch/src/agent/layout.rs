@@ -19,10 +19,13 @@ const TRIES: u32 = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     /// The root is a file.
-    #[error("the log directory {} is not a directory", .0.display())]
+    #[error("the log directory {} is not a directory\nhint: give another one with --log-dir", .0.display())]
     NotADirectory(PathBuf),
     /// A directory could not be made.
-    #[error("cannot make the log directory {}", path.display())]
+    #[error(
+        "cannot make the log directory {}\nhint: --log-dir or TMPDIR names another place; --log-dir=/dev/null keeps no logs",
+        path.display()
+    )]
     Make {
         /// Which.
         path: PathBuf,
@@ -31,7 +34,7 @@ pub enum LayoutError {
         source: io::Error,
     },
     /// The earlier logs of this attempt could not be removed.
-    #[error("cannot remove {}", path.display())]
+    #[error("cannot remove {}\nhint: give another directory with --log-dir", path.display())]
     Remove {
         /// Which.
         path: PathBuf,

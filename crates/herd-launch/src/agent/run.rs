@@ -19,7 +19,7 @@ use super::watch::Watch;
 use crate::child::ExitInfo;
 use crate::follow::{FileId, Follower};
 use crate::group::{Group, SpawnAllError};
-use crate::spawn::{Output, ProcessSpec, Stdin};
+use crate::spawn::{Output, ProcessSpec, SpawnError, Stdin};
 use crate::world::World;
 
 /// Names the file that a worker may touch to show that it gets on.
@@ -120,19 +120,38 @@ pub enum AgentError {
     #[error("cannot keep the workers' logs")]
     Layout(#[from] LayoutError),
     /// A file or the thread for shown lines could not be had.
-    #[error("cannot show the workers' output")]
+    #[error(
+        "cannot show the workers' output\nhint: give another directory with --log-dir, or leave out --tee"
+    )]
     Tee(#[source] io::Error),
+    /// There is no directory for workers to run in.
+    #[error("cannot tell the working directory\nhint: change into a directory that is there")]
+    Directory(#[source] io::Error),
     /// A worker could not be described.
     #[error("{0}")]
     Describe(String),
     /// The workers could not be started.
-    #[error("cannot start the workers")]
+    #[error("cannot start the workers\nhint: {}", hint(&.0.source))]
     Spawn(#[from] SpawnAllError),
     /// There is nowhere to see whether workers write.
     #[error(
         "--hang-timeout has nothing to watch: no files are kept\nhint: leave out --log-dir=/dev/null; the workers' output goes through files so that it can be seen to grow"
     )]
     NothingToWatch,
+}
+
+/// What helps where a worker cannot be started.
+fn hint(error: &SpawnError) -> &'static str {
+    match error {
+        SpawnError::NotFound { .. } => {
+            "a program is looked for on PATH, or here as ./NAME; the Python of scripts is $PYTHON_EXEC or that of the active environment"
+        }
+        SpawnError::NotExecutable { .. } => {
+            "`chmod +x` makes a program of it; without --no-python it is run as a Python script"
+        }
+        SpawnError::LogFile { .. } => "give another directory with --log-dir",
+        _ => "the reason below says what is in the way",
+    }
 }
 
 /// How one worker ended.
@@ -359,7 +378,7 @@ fn specification(
     };
     let stdout = output(streams.redirect_out || streams.tee_out, &files.stdout);
     let stderr = output(streams.redirect_err || streams.tee_err, &files.stderr);
-    let cwd = std::env::current_dir().map_err(AgentError::Tee)?;
+    let cwd = std::env::current_dir().map_err(AgentError::Directory)?;
     Ok(ProcessSpec {
         stdin: Stdin::Inherit,
         stdout: stdout.map_err(AgentError::Tee)?,

@@ -242,7 +242,16 @@ fn write_all(mut texts: mpsc::Receiver<Text>, mut out: Option<File>, mut err: Op
                 &mut closed[1],
             ),
         };
-        *closed |= written.is_err();
+        if let Err(error) = written {
+            *closed = true;
+            // A reader that left has what it wanted.
+            if matches!(text.screen, Screen::Out) && error.kind() != io::ErrorKind::BrokenPipe {
+                let words = format!(
+                    "herd launch: warning: standard output takes no more of the workers' lines: {error}; hint: with --log-dir all of them stay in files\n"
+                );
+                drop(io::stderr().write_all(words.as_bytes()));
+            }
+        }
         if let Some(file) = filtered {
             if !text.filtered.is_empty() && file.write_all(&text.filtered).is_err() {
                 *filtered = None;

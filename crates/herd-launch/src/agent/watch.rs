@@ -215,9 +215,20 @@ impl Watch<'_> {
                 let (screen, rank) = of_file(id);
                 self.tee.feed(room, screen, rank, &bytes);
             }
-            Followed::Finished { id, .. } | Followed::Failed { id, .. } => {
+            Followed::Finished { id, .. } => {
                 let (screen, rank) = of_file(id);
                 self.tee.end(room, screen, rank);
+            }
+            Followed::Failed { id, error, .. } => {
+                let (screen, rank) = of_file(id);
+                self.tee.end(room, screen, rank);
+                let name = match screen {
+                    Screen::Out => "standard output",
+                    Screen::Err => "standard error",
+                };
+                self.words.get_or_insert_default().push_str(&format!(
+                    "herd launch: warning: local rank {rank}: cannot show the rest of its {name}: {error}; hint: with --log-dir all of it stays in a file\n"
+                ));
             }
             // What comes after a truncation is shown like everything else.
             Followed::Grown { .. } | Followed::Truncated { .. } => {}

@@ -214,6 +214,19 @@ impl Child {
         }
     }
 
+    /// Gives the process up to the caller, who has to reap it: nobody ends it any more.
+    pub fn into_pid(mut self) -> Pid {
+        self.exit = Some(ExitInfo {
+            end: ProcessEnd::Exited(0),
+            at: SystemTime::now(),
+            cpu_ms: 0,
+            peak_kib: 0,
+            stopped: false,
+            abandoned: true,
+        });
+        self.pid
+    }
+
     /// Looks whether it has ended, without waiting. Within a tokio runtime, as all waiting.
     pub fn try_exit(&mut self) -> Option<ExitInfo> {
         if self.exit.is_some() {

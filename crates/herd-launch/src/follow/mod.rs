@@ -266,10 +266,16 @@ impl Follower {
                     tail.remote = remote;
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // Descriptors may become free again.
+                // Descriptors become free as other files come to their ends.
                 Err(error)
                     if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-                        && !tail.finishing => {}
+                        && (!tail.finishing || self.holds_files()) =>
+                {
+                    if let Some(tail) = self.tails.get_mut(&id) {
+                        tail.phase = Phase::Polled;
+                    }
+                    return None;
+                }
                 Err(error) => return Some(self.fail(id, error)),
             }
         }
@@ -311,6 +317,11 @@ impl Follower {
         }
         self.look_soon(id);
         None
+    }
+
+    /// Whether any file is open.
+    fn holds_files(&self) -> bool {
+        self.tails.values().any(|tail| tail.file.is_some())
     }
 
     /// Looks at a file that is in no queue again after its pause.

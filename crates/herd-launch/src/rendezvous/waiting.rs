@@ -23,6 +23,8 @@ pub(super) struct Waiting {
     silence: Duration,
     pause: Duration,
     refused_since: Option<Instant>,
+    /// Enough nodes are here: only those that may still come are waited for, and not for long.
+    enough: bool,
     what: String,
 }
 
@@ -36,6 +38,7 @@ impl Waiting {
             silence: settings.timeouts.notice,
             pause: FIRST_PAUSE,
             refused_since: None,
+            enough: false,
             what: format!("no answer from {} yet", settings.place()),
         }
     }
@@ -60,7 +63,10 @@ impl Waiting {
         if now >= self.notice_at {
             (settings.on_notice)(Notice::Waiting {
                 since: now - self.since,
-                bound: self.give_up.map(|give_up| give_up - self.since),
+                bound: self
+                    .give_up
+                    .filter(|_| !self.enough)
+                    .map(|give_up| give_up - self.since),
                 what: self.what.clone(),
             });
             self.silence = (self.silence * 2).min(LONGEST_SILENCE);
@@ -78,6 +84,7 @@ impl Waiting {
     ) -> Result<Instant, RendezvousError> {
         let now = Instant::now();
         self.what = what;
+        self.enough = false;
         self.refused_since = refused.then(|| self.refused_since.unwrap_or(now));
         let refused_for = self.refused_since.map(|since| now - since);
         if refused_for.is_some_and(|refused| refused >= REFUSED) {
@@ -100,6 +107,7 @@ impl Waiting {
             missing,
             spare,
         } = gathering;
+        self.enough = ready >= min_nodes && missing.is_empty();
         if *spare {
             self.give_up = None;
             self.what = format!("all {max_nodes} places are taken; this node stands by");
@@ -108,10 +116,16 @@ impl Waiting {
         self.give_up
             .get_or_insert_with(|| Instant::now() + settings.timeouts.join);
         let place = settings.place();
-        let needed = if min_nodes == max_nodes {
+        let needed = if self.enough {
+            let last_call = settings.timeouts.last_call.as_secs_f64();
+            format!(
+                "{ready} of {min_nodes} to {max_nodes} nodes are at {place}, which is enough: they \
+                 begin once nobody else has come for {last_call} s (last_call_timeout)"
+            )
+        } else if min_nodes == max_nodes {
             format!("{ready} of {max_nodes} nodes are at {place}")
         } else {
-            format!("{ready} nodes are at {place}, {min_nodes} to {max_nodes} are wanted")
+            format!("{ready} of {min_nodes} to {max_nodes} nodes are at {place}")
         };
         self.what = if missing.is_empty() {
             needed

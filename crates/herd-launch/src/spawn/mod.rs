@@ -16,7 +16,7 @@ use rustix::process::Rlimit;
 use rustix::thread::CpuSet;
 
 use crate::child::Child;
-use crate::sys::{Exec, ExecFailure, Step};
+use crate::sys::{Exec, ExecFailure, Step, nofile_before};
 pub use error::SpawnError;
 pub use look::look_for_program;
 pub use spec::{Output, ProcessSpec, Stdin};
@@ -94,7 +94,7 @@ fn start(spec: ProcessSpec, session: bool) -> Result<Child, SpawnError> {
         keep: keep_fds,
         on_parent_death,
         cpus: cpu_set,
-        nofile: nofile.map(|(soft, hard)| Rlimit {
+        nofile: nofile.or_else(nofile_before).map(|(soft, hard)| Rlimit {
             current: Some(soft).filter(|&n| n != u64::MAX),
             maximum: Some(hard).filter(|&n| n != u64::MAX),
         }),

@@ -23,14 +23,14 @@ pub struct ProcessSpec {
     pub stderr: Output,
     /// Processors it is bound to.
     pub cpus: Option<Vec<usize>>,
-    /// Limit of open files to give it (soft, hard; `u64::MAX` is none), where the caller has raised
-    /// its own.
+    /// Limit of open files to give it (soft, hard; `u64::MAX` is none); without it, what this program
+    /// was given before [`raise_nofile`](crate::sys::raise_nofile).
     pub nofile: Option<(u64, u64)>,
     /// Open descriptors that it inherits under their own numbers; all others are closed.
     pub keep_fds: Vec<RawFd>,
-    /// What the kernel sends it when the caller's thread ends: SIGKILL, or SIGTERM for a supervisor,
-    /// which then ends its own.
-    pub on_parent_death: Signal,
+    /// What the kernel sends it when the caller's thread ends: SIGKILL, SIGTERM for a supervisor,
+    /// which then ends its own, or nothing for one that watches the caller itself.
+    pub on_parent_death: Option<Signal>,
 }
 
 impl ProcessSpec {
@@ -51,7 +51,7 @@ impl ProcessSpec {
             cpus: None,
             nofile: None,
             keep_fds: Vec::new(),
-            on_parent_death: Signal::KILL,
+            on_parent_death: Some(Signal::KILL),
         }
     }
 }

@@ -42,8 +42,8 @@ pub(crate) struct Exec {
     pub(crate) nofile: Option<Rlimit>,
     /// Whether it leads a session of its own, rather than a process group in the caller's.
     pub(crate) session: bool,
-    /// What it gets when the parent dies.
-    pub(crate) on_parent_death: Signal,
+    /// What it gets when the parent's thread ends, if anything.
+    pub(crate) on_parent_death: Option<Signal>,
     /// Process that must still be the parent.
     pub(crate) parent: Pid,
 }
@@ -118,7 +118,7 @@ impl Exec {
         restore_mask(&old_mask);
         drop(stack);
 
-        let Some(pid) = Pid::from_raw(raw).filter(|_| raw > 0) else {
+        let Some(pid) = (raw > 0).then(|| Pid::from_raw(raw)).flatten() else {
             return Err(ExecFailure {
                 step: Step::Clone,
                 errno: clone_errno.unwrap_or(libc::EAGAIN),
@@ -203,7 +203,7 @@ fn prepare(shared: &Shared<'_>) -> rustix::io::Result<()> {
     } else {
         rustix::process::setpgid(None, None)?;
     }
-    rustix::process::set_parent_process_death_signal(Some(exec.on_parent_death))?;
+    rustix::process::set_parent_process_death_signal(exec.on_parent_death)?;
     if rustix::process::getppid() != Some(exec.parent) {
         return Err(rustix::io::Errno::CHILD);
     }

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use herd_core::exit::{self, ProcessEnd};
@@ -94,6 +95,19 @@ pub fn watch_stream(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
+/// Takes over a descriptor that whoever started this program left open for it, by its number. Programs
+/// call it once for each, before they open anything; the standard streams are refused.
+pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd <= 2 {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: the number is not -1, and one that is not open makes the call fail.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    // SAFETY: it is open, and nothing in this program has been told its number, so nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Which side of a fork this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
@@ -137,11 +151,29 @@ pub(super) fn require_one_thread() -> io::Result<()> {
 }
 
 /// Makes this process the one that orphaned descendants are given to. Process-wide: for programs.
+///
+/// Fails where `/proc` does not show this process under its own number: what is to be ended is found
+/// there, and the numbers of another PID namespace would name the wrong processes.
 pub fn set_subreaper() -> io::Result<()> {
+    require_own_proc()?;
     // The value is a flag: any process id sets it.
     Ok(rustix::process::set_child_subreaper(Some(
         rustix::process::getpid(),
     ))?)
+}
+
+fn require_own_proc() -> io::Result<()> {
+    let own = std::process::id().to_string();
+    match std::fs::read_link("/proc/self") {
+        Ok(shown) if shown.as_os_str() == own.as_str() => Ok(()),
+        Ok(_) => Err(io::Error::other(
+            "/proc shows another PID namespace than the one this process is in; \
+             hint: mount its own, as `unshare --mount-proc` does",
+        )),
+        Err(error) => Err(io::Error::other(format!(
+            "processes cannot be seen in /proc: {error}; hint: `mount -t proc proc /proc`"
+        ))),
+    }
 }
 
 /// Asks for a signal when the parent's forking thread ends, and says whether `parent` still was the
@@ -151,10 +183,18 @@ pub fn set_pdeathsig_checked(signal: Signal, parent: Pid) -> io::Result<bool> {
     Ok(rustix::process::getppid() == Some(parent))
 }
 
-/// Raises the soft limit of open files to the hard one and returns what they were (soft, hard;
-/// `u64::MAX` is no limit), to be restored for ranks. Process-wide: for programs.
-pub fn raise_nofile() -> io::Result<(u64, u64)> {
+/// The limit of open files (soft, hard) before this program raised it.
+static NOFILE_BEFORE: OnceLock<(u64, u64)> = OnceLock::new();
+
+/// Raises the soft limit of open files to the hard one. What is started afterwards gets what they
+/// were, as programs expect. Process-wide: for programs.
+pub fn raise_nofile() -> io::Result<()> {
     let old = rustix::process::getrlimit(Resource::Nofile);
+    // `u64::MAX` is no limit. Only the first raise knows what the caller was given.
+    let _first = NOFILE_BEFORE.set((
+        old.current.unwrap_or(u64::MAX),
+        old.maximum.unwrap_or(u64::MAX),
+    ));
     if old.current != old.maximum {
         rustix::process::setrlimit(
             Resource::Nofile,
@@ -164,10 +204,21 @@ pub fn raise_nofile() -> io::Result<(u64, u64)> {
             },
         )?;
     }
-    Ok((
-        old.current.unwrap_or(u64::MAX),
-        old.maximum.unwrap_or(u64::MAX),
-    ))
+    Ok(())
+}
+
+/// The limit of open files that a program started from here is to have, where this one's was raised.
+pub(crate) fn nofile_before() -> Option<(u64, u64)> {
+    NOFILE_BEFORE.get().copied()
+}
+
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) fail instead of killing this process, so
+/// that it is told like a full disk. Programs that are started get the default back. Process-wide: for
+/// programs.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    // SAFETY: ignoring installs no code that could run in a signal handler's context.
+    unsafe { nix::sys::signal::signal(NixSignal::SIGXFSZ, SigHandler::SigIgn) }?;
+    Ok(())
 }
 
 /// Blocks these signals in the calling thread and returns the mask before. For programs.

@@ -2,7 +2,7 @@
 
 use herd_core::diagnostic::{Diagnostic, Position};
 use herd_core::skypilot::Note;
-use herd_core::spec::{Array, JobSpec, SlurmOptions};
+use herd_core::spec::{JobSpec, SlurmOptions};
 use herd_core::text::quoted;
 use herd_core::validate::{self, Refusal};
 
@@ -120,12 +120,6 @@ fn read(
             None => {
                 let message = format!("{} is no time limit", quoted(value));
                 found.refuse(name, given, &message, "write `--time=1-12:00:00`");
-            }
-        },
-        "array" => match value.parse::<Array>() {
-            Ok(array) => spec.array = Some(array),
-            Err(error) => {
-                found.refuse(name, given, &error.to_string(), "write `--array=0-99%10`");
             }
         },
         "export" => export(given, spec, found),

@@ -154,7 +154,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (&["ps", "jobs", "queue", "squeue"], "`herd ls` lists jobs"),
     (
-        &["rerun", "restart", "resubmit", "requeue", "resume"],
+        &["rerun", "restart", "resubmit", "resume"],
         "give `herd run` or `herd submit` the file or the command again; `retry` in a job file does \
          so by itself",
     ),

@@ -11,6 +11,9 @@ use super::OutputArgs;
 /// `herd doctor`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DoctorArgs {
+    /// Check this backend rather than this machine
+    #[arg(short, long, value_name = "BACKEND")]
+    pub(crate) backend: Option<String>,
     /// The answer's format.
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -113,13 +113,19 @@ pub(crate) enum Command {
     Wait(query::WaitArgs),
     /// Ask jobs to end
     Cancel(query::CancelArgs),
+    /// Keep waiting jobs of a cluster from starting
+    Hold(query::QueueArgs),
+    /// Let held jobs go
+    Release(query::QueueArgs),
+    /// Stop running jobs of a cluster and queue them again
+    Requeue(query::RequeueArgs),
     /// Tell what a job waits for, or why it ended
     Why(query::WhyArgs),
     /// Run a command inside a running job
     Exec(query::ExecArgs),
     /// Show what would be submitted; nothing is sent
     Render(Box<job::RenderArgs>),
-    /// Check this machine and say what to change
+    /// Check this machine, or a backend, and say what to change
     Doctor(machine::DoctorArgs),
     /// Remove old jobs and their logs
     Gc(machine::GcArgs),

@@ -140,6 +140,23 @@ pub(crate) struct CancelArgs {
     pub(crate) grace: Option<String>,
 }
 
+/// `herd hold` and `herd release`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct QueueArgs {
+    #[arg(value_name = "JOB", required = true, num_args = 1.., help = ACTIVE_HELP)]
+    pub(crate) jobs: Vec<String>,
+}
+
+/// `herd requeue`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RequeueArgs {
+    #[arg(value_name = "JOB", required = true, num_args = 1.., help = ACTIVE_HELP)]
+    pub(crate) jobs: Vec<String>,
+    /// Hold it, so that it starts only after `herd release`
+    #[arg(long)]
+    pub(crate) hold: bool,
+}
+
 /// `herd why`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WhyArgs {

@@ -10,7 +10,7 @@ use crate::cli::machine::CompletionsArgs;
 use crate::printer::Printer;
 
 /// Commands that are for jobs that have not ended.
-const FOR_ACTIVE: &[&str] = &["cancel", "exec"];
+const FOR_ACTIVE: &[&str] = &["cancel", "exec", "hold", "release", "requeue"];
 
 /// Prints the script.
 pub(crate) fn run(args: &CompletionsArgs, printer: &mut Printer) -> u8 {
@@ -178,7 +178,10 @@ mod tests {
         let jobs = of_jobs(&command);
         assert_eq!(
             jobs,
-            ["status", "logs", "events", "wait", "cancel", "why", "exec"]
+            [
+                "status", "logs", "events", "wait", "cancel", "hold", "release", "requeue", "why",
+                "exec"
+            ]
         );
         let mut script = Vec::new();
         clap_complete::generate(Shell::Zsh, &mut shown(), "herd", &mut script);

@@ -12,6 +12,7 @@ mod logs;
 mod ls;
 mod man;
 mod places;
+mod queue;
 mod remote;
 mod render;
 mod run;
@@ -43,6 +44,9 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Events(args) => events::run(&args, home, printer),
         Command::Wait(args) => wait::run(&args, home, printer),
         Command::Cancel(args) => cancel::run(&args, home, printer),
+        Command::Hold(args) => queue::hold(&args, home, printer),
+        Command::Release(args) => queue::release(&args, home, printer),
+        Command::Requeue(args) => queue::requeue(&args, home, printer),
         Command::Why(args) => why::run(&args, home, printer),
         Command::Exec(args) => exec::run(&args, home, printer),
         Command::Render(args) => render::run(&args, home, printer),

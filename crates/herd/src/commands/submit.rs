@@ -34,6 +34,9 @@ pub(super) fn hand_over(
     match &input.place {
         Place::Local => backend_local::submit(home, input),
         Place::Slurm(_) => {
+            if let Some(warning) = backend_slurm::home_warning(home) {
+                printer.warn(&warning);
+            }
             let (id, record) = backend_slurm::submit(home, &input)?;
             printer.note(&format!("{} is job {} of Slurm", id.short(), record.job));
             Ok(id)

@@ -1,9 +1,12 @@
 //! `herd why`: what a job waits for, or why it ended as it did, in a sentence.
 
+mod queue;
+
 use std::path::Path;
 
 use serde::Serialize;
 
+use self::queue::Queue;
 use super::Outcome;
 use crate::cli::query::WhyArgs;
 use crate::jobs::{self, Job};
@@ -20,6 +23,9 @@ struct Why {
     reason: String,
     warnings: Vec<String>,
     note: Option<String>,
+    /// Of a job that waits in a cluster's queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<Queue>,
 }
 
 /// Tells why.
@@ -33,6 +39,7 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
         reason: sentence(&job, &context),
         warnings: job.status.warnings.clone(),
         note: context.note.clone(),
+        queue: queue::look(&job),
     };
     printer.one(&answer, &answer.id, args.output.output, |_look| {
         let mut said = format!(
@@ -46,6 +53,13 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
             said.push_str("  ");
             said.push_str(&report::clean(note));
             said.push('\n');
+        }
+        if let Some(queue) = &answer.queue {
+            for line in queue.lines() {
+                said.push_str("  ");
+                said.push_str(&report::clean(&line));
+                said.push('\n');
+            }
         }
         for warning in &answer.warnings {
             said.push_str("  warning: ");

@@ -9,6 +9,7 @@ use herd_core::diagnostic::Diagnostics;
 use herd_core::jobfile::Unread;
 use herd_core::skypilot::{self, Input, Mount};
 use herd_core::spec::JobSpec;
+use herd_slurm::import;
 
 use super::{Surroundings, program};
 use crate::error::Fault;
@@ -73,7 +74,8 @@ pub(crate) fn read(
         let bytes = read_bounded(&full, MAX_BYTES).map_err(|problem| {
             Fault::new(format!("{name}: {problem}")).hint(program::instead_of(path, &full))
         })?;
-        if let Some(fault) = program::refuse(path, &full, &bytes) {
+        let script = import::looks_like_script(&bytes);
+        if let Some(fault) = program::refuse(path, &full, &bytes).filter(|_| !script) {
             return Err(fault);
         }
         let base = full
@@ -82,6 +84,9 @@ pub(crate) fn read(
         (bytes, name, base)
     };
     let file_name = (path != Path::new("-")).then(|| name.clone());
+    if import::looks_like_script(&bytes) {
+        return Ok(batch_script(&bytes, &name, file_name, around));
+    }
     let reading = skypilot::read_any(&bytes, &name, given);
     let job = JobFile {
         faults: reading.faults,
@@ -106,6 +111,39 @@ pub(crate) fn read(
             ..job
         },
     })
+}
+
+/// A batch script of Slurm: it goes to Slurm unless something else is said, and its relative paths start
+/// where the command is given, as `sbatch` has it. What is kept of it is the job file that says the same.
+fn batch_script(
+    bytes: &[u8],
+    name: &str,
+    file_name: Option<String>,
+    around: &Surroundings<'_>,
+) -> JobFile {
+    let job = JobFile {
+        file_name,
+        ..JobFile::none(around)
+    };
+    match import::import(bytes, name, &[]) {
+        Ok(imported) => JobFile {
+            spec: JobSpec {
+                backend: Some(around.config.slurm_backend().to_owned()),
+                ..imported.spec
+            },
+            warnings: imported
+                .notes
+                .iter()
+                .map(|note| format!("{name}:{note}"))
+                .collect(),
+            ..job
+        },
+        Err(faults) => JobFile {
+            faults: Some(faults),
+            unread: Unread::everything(),
+            ..job
+        },
+    }
 }
 
 /// A regular file's content up to a bound.

@@ -1,12 +1,12 @@
-//! A job that came as a command and flags, written as the job file that says the same.
+//! A job that came as a command and flags, or as a batch script, written as the job file that says the same.
 
-use herd_core::spec::{Command, JobSpec, ProcsPerNode};
+use herd_core::spec::{Command, JobSpec, ProcsPerNode, SlurmOptions};
 use serde_json::{Map, Value, json};
 
 use crate::jobs;
 use crate::printer::yaml;
 
-/// The job file. Only what a command line can say is looked at; defaults are left out.
+/// The job file. Only what a command line or a batch script can say is looked at; defaults are left out.
 pub(crate) fn job_file(spec: &JobSpec) -> Vec<u8> {
     let plain = JobSpec::default();
     let mut file = Map::new();
@@ -56,6 +56,8 @@ pub(crate) fn job_file(spec: &JobSpec) -> Vec<u8> {
         "secrets",
         (!spec.secrets.is_empty()).then(|| json!(spec.secrets)),
     );
+    put("env_from", (!spec.env_from.is_empty()).then(|| json!(spec.env_from)));
+    put("slurm", spec.slurm.as_ref().and_then(slurm));
     put("backend", spec.backend.as_ref().map(|name| json!(name)));
     let run = spec.run.as_ref().map(|command| match command {
         Command::Shell(text) => json!(text),
@@ -63,6 +65,23 @@ pub(crate) fn job_file(spec: &JobSpec) -> Vec<u8> {
     });
     put("run", run);
     yaml::render(&Value::Object(file)).into_bytes()
+}
+
+/// Words for Slurm, where there are any.
+fn slurm(options: &SlurmOptions) -> Option<Value> {
+    let words = [
+        ("partition", &options.partition),
+        ("account", &options.account),
+        ("qos", &options.qos),
+    ];
+    let given = words.into_iter();
+    let mut map: Map<String, Value> = given
+        .filter_map(|(key, value)| Some((key.to_owned(), json!(value.as_ref()?))))
+        .collect();
+    if !options.extra.is_empty() {
+        map.insert("extra".to_owned(), json!(options.extra));
+    }
+    (!map.is_empty()).then_some(Value::Object(map))
 }
 
 #[cfg(test)]
@@ -96,6 +115,12 @@ mod tests {
             env: [("A".to_owned(), "1\n\ttrue ".to_owned())].into(),
             secrets: [("T".to_owned(), SecretSource::File("/x".to_owned()))].into(),
             backend: Some("local".to_owned()),
+            env_from: vec!["PATH".to_owned()],
+            slurm: Some(SlurmOptions {
+                partition: Some("gpu".to_owned()),
+                extra: vec!["--exclusive".to_owned()],
+                ..SlurmOptions::default()
+            }),
             ..plain.clone()
         };
         let gpus = JobSpec {

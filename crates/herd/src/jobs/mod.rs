@@ -21,6 +21,7 @@ use crate::report::Context;
 use crate::text;
 use crate::{backend_local, backend_slurm};
 pub(crate) use choose::open_active;
+use herd_backends::slurm::observe::View;
 use herd_backends::slurm::record::Record;
 use herd_slurm::outcome::Condition;
 pub(crate) use row::{JobRow, list, type_name};
@@ -68,6 +69,8 @@ pub(crate) struct Job {
     pub(crate) status: JobStatus,
     /// What Slurm calls it, for a job of Slurm.
     pub(crate) slurm: Option<Record>,
+    /// What Slurm says of it, or said not long ago.
+    pub(crate) observed: Option<View>,
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
@@ -130,13 +133,15 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         }
     }
     let slurm = Record::read(&dir).map_err(failed)?;
+    let mut observed = None;
     if let Some(record) = slurm.as_ref().filter(|_| !status.brief.settled) {
-        match observed::look(record) {
+        observed = observed::look(record);
+        match &observed {
             Some(view) if matches!(view.condition, Condition::Ended(_)) => {
-                backend_slurm::settle(&dir, &view)?;
+                backend_slurm::settle(&dir, view)?;
                 status = herd_jobdir::status(&dir).map_err(failed)?;
             }
-            Some(view) => observed::tell(&mut status.brief, record, &view),
+            Some(view) => observed::tell(&mut status.brief, record, view),
             None => {}
         }
     }
@@ -146,6 +151,7 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         summary,
         status,
         slurm,
+        observed,
     })
 }
 

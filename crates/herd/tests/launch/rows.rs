@@ -491,3 +491,54 @@ pub(crate) fn the_summary_tells_what_each_worker_used() {
         .collect();
     assert_eq!(codes[1], "3", "{text}");
 }
+
+#[test]
+fn what_cannot_be_started_is_named_with_what_helps() {
+    let launch = Launch::new("touch started");
+    fs::write(launch.path("plain"), "true\n").unwrap();
+    fs::create_dir(launch.path("gone")).unwrap();
+    let says = |command: &mut Command, words: &[&str]| {
+        let output = command.output().unwrap();
+        assert_status(&output, 1);
+        let text = err(&output);
+        for word in words {
+            assert!(text.contains(word), "no {word:?} in {text}");
+        }
+        assert!(text.contains("\nhint: "), "{text}");
+    };
+    let herd = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
+        command
+            .arg("launch")
+            .args(arguments)
+            .current_dir(launch.directory.path());
+        command
+    };
+    says(
+        &mut herd(&["--no-python", "./nosuch"]),
+        &["./nosuch", "not found"],
+    );
+    says(
+        &mut herd(&["--no-python", "./plain"]),
+        &["./plain", "chmod +x"],
+    );
+    says(
+        herd(&["plain"]).env("PYTHON_EXEC", "/nosuch/python"),
+        &["/nosuch/python", "PYTHON_EXEC"],
+    );
+    says(
+        herd(&["--no-python", "./worker"]).env("TMPDIR", "/nosuch"),
+        &["/nosuch/", "TMPDIR"],
+    );
+    says(
+        &mut herd(&["--log-dir=plain", "--no-python", "./worker"]),
+        &["plain", "not a directory"],
+    );
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "rmdir ../gone; exec \"$0\" launch --no-python true"])
+        .arg(env!("CARGO_BIN_EXE_herd"))
+        .current_dir(launch.path("gone"));
+    says(&mut shell, &["working directory"]);
+    assert!(!launch.path("started").exists());
+}

@@ -3,11 +3,11 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use herd_testing::Terminal;
 
-use crate::fixture::{Launch, assert_status, out};
+use crate::fixture::{Launch, assert_status, err, out};
 
 const RANKS: usize = 4;
 const LINES: usize = 1_000_000;
@@ -73,4 +73,58 @@ fn row_13_lines_of_four_ranks_onto_a_terminal() {
     let (status, screen) = terminal.wait();
     assert!(status.success());
     check(screen.as_bytes(), TERMINAL_LINES);
+}
+
+/// The command in a shell that has set a limit before.
+fn limited(launch: &Launch, limit: &str, flags: &[&str]) -> Command {
+    let own = launch.command(flags, &[]);
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
+        .arg(own.get_program())
+        .args(own.get_args())
+        .envs(
+            own.get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(launch.directory.path())
+        .stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn row_13_no_line_is_lost_where_there_are_fewer_descriptors_than_files() {
+    let launch = Launch::new("echo $RANK");
+    let flags = ["--nproc-per-node=64", "--tee=3"];
+    let output = limited(&launch, "ulimit -n 48", &flags).output().unwrap();
+    assert_status(&output, 0);
+    let text = out(&output);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let mut expected: Vec<String> = (0..64).map(|n| format!("[default{n}]:{n}")).collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn row_13_a_stream_that_takes_no_more_is_given_up_with_a_warning_and_the_workers_go_on() {
+    // What is shown is longer than what the worker writes by the headers, and than the limit.
+    let launch = Launch::new("seq 1000; touch done");
+    let flags = ["--tee=3"];
+    let file = File::create(launch.path("shown")).unwrap();
+    for (limit, stdout, why) in [
+        ("ulimit -f 16", file, "File too large"),
+        ("true", File::create("/dev/full").unwrap(), "No space left"),
+    ] {
+        let output = limited(&launch, limit, &flags).stdout(stdout).output();
+        let output = output.unwrap();
+        assert_status(&output, 0);
+        let said = err(&output);
+        assert!(
+            said.contains("takes no more of the workers' lines"),
+            "{said}"
+        );
+        assert!(said.contains(why), "{said}");
+        std::fs::remove_file(launch.path("done")).unwrap();
+    }
 }

@@ -1,5 +1,7 @@
 //! Which rendezvous the flags ask for.
 
+use std::net::IpAddr;
+
 use super::values::RdzvBackend;
 use super::{FlagError, Flags};
 
@@ -43,6 +45,18 @@ impl Flags {
         if !is_static {
             let endpoint = self.rdzv_endpoint.as_ref();
             let host = endpoint.map_or("localhost", |endpoint| endpoint.host.as_str());
+            let address = host.parse::<IpAddr>();
+            if address.is_ok_and(|address| address.is_unspecified()) {
+                // torchrun's launchers would all try to connect there until their time is up.
+                return Err(FlagError::Conflict {
+                    reason: format!(
+                        "{host} is the address of no machine, so nodes cannot meet there"
+                    ),
+                    hint: "give the name or address of the first node, or localhost where all of \
+                           them are on this machine"
+                        .to_owned(),
+                });
+            }
             return Ok(Rendezvous::C10d {
                 host: host.to_owned(),
                 port: endpoint

@@ -1,5 +1,6 @@
-//! `herd doctor`: checks this machine and says what to change. It changes nothing that stays.
+//! `herd doctor`: checks this machine or a cluster and says what to change. It changes nothing that stays.
 
+mod cluster;
 mod programs;
 mod system;
 
@@ -8,6 +9,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Outcome;
+use crate::backends::LOCAL;
 use crate::cli::Format;
 use crate::cli::machine::DoctorArgs;
 use crate::error::{ExpectedError, count};
@@ -89,21 +91,10 @@ impl Row for Finding {
 
 /// Runs every check; 1 when one failed.
 pub(crate) fn run(args: &DoctorArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
-    let mut findings = Vec::new();
-    match jobs::open_home(home) {
-        Ok(home) => {
-            findings.push(system::home(home.path()));
-            findings.extend(system::space(home.path()));
-            findings.push(system::clock(home.path()));
-        }
-        Err(error) => findings.push(unusable_home(&error)),
-    }
-    findings.push(system::kernel());
-    findings.push(system::descriptors());
-    findings.push(system::cgroup());
-    findings.push(system::cpus());
-    findings.push(system::gpus());
-    findings.extend(programs::all());
+    let findings = match args.backend.as_deref().filter(|name| *name != LOCAL) {
+        Some(name) => cluster::all(name, home)?,
+        None => this_machine(home),
+    };
     printer.list(&findings, args.output.output)?;
     // The table is narrow; what to change stands below it, on its own lines.
     if args.output.output == Format::Table {
@@ -126,6 +117,25 @@ pub(crate) fn run(args: &DoctorArgs, home: Option<&Path>, printer: &mut Printer)
         count(failed, "check")
     ));
     Ok(if failed > 0 { FAILED } else { 0 })
+}
+
+fn this_machine(home: Option<&Path>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match jobs::open_home(home) {
+        Ok(home) => {
+            findings.push(system::home(home.path()));
+            findings.extend(system::space(home.path()));
+            findings.push(system::clock(home.path()));
+        }
+        Err(error) => findings.push(unusable_home(&error)),
+    }
+    findings.push(system::kernel());
+    findings.push(system::descriptors());
+    findings.push(system::cgroup());
+    findings.push(system::cpus());
+    findings.push(system::gpus());
+    findings.extend(programs::all());
+    findings
 }
 
 fn unusable_home(error: &ExpectedError) -> Finding {

@@ -33,13 +33,9 @@ pub(super) fn all() -> Vec<Finding> {
     findings.push(mpi("mpirun"));
     findings.push(mpi("mpiexec.hydra"));
     if let Some(path) = find("sbatch") {
-        let detail = format!(
-            "{}; the slurm backend is not in this release",
-            path.display()
-        );
         findings.push(
-            Finding::new("slurm", Verdict::Warn, detail)
-                .remedy("`herd run` uses this machine alone; GPUs here need `-b local`"),
+            Finding::ok("slurm", path.display().to_string())
+                .remedy("`herd doctor -b slurm` checks the cluster, `herd run -b slurm` uses it"),
         );
     }
     findings

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use herd_launch::accelerators;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::statfs::statfs;
 use nix::sys::statvfs::statvfs;
 
 use super::{Finding, Verdict};
 use crate::backend_local;
+use crate::file_system;
 use crate::text;
 
 /// Less free space than this is a warning, a tenth of it a failure.
@@ -21,26 +21,6 @@ const FEW_INODES: u64 = 10_000;
 const SKEW: Duration = Duration::from_secs(2);
 /// Fewer descriptors than this limit large jobs.
 const FEW_DESCRIPTORS: u64 = 4096;
-
-/// File systems by the number that the kernel gives them; `true` marks network file systems.
-const FILE_SYSTEMS: &[(i64, &str, bool)] = &[
-    (0xEF53, "ext4", false),
-    (0x5846_5342, "xfs", false),
-    (0x9123_683E, "btrfs", false),
-    (0x2FC1_2FC1, "zfs", false),
-    (0x0102_1994, "tmpfs", false),
-    (0x794C_7630, "overlay", false),
-    (0xF2F5_2010, "f2fs", false),
-    (0x6969, "nfs", true),
-    (0xFF53_4D42, "cifs", true),
-    (0xFE53_4D42, "smb2", true),
-    (0x0BD0_0BD0, "lustre", true),
-    (0x00C3_6400, "ceph", true),
-    (0x4750_4653, "gpfs", true),
-    (0x1983_0326, "beegfs", true),
-    (0x6573_5546, "fuse", true),
-    (0x0102_1997, "9p", true),
-];
 
 /// Whether the home takes files, and what it lies on.
 pub(super) fn home(path: &Path) -> Finding {
@@ -56,18 +36,12 @@ pub(super) fn home(path: &Path) -> Finding {
         )
         .remedy("set HERD_HOME to a directory that you can write to");
     }
-    let Ok(system) = statfs(path) else {
-        return Finding::ok("home", format!("{shown} is writable"));
-    };
-    #[expect(
-        clippy::useless_conversion,
-        reason = "the width of the number differs by platform"
-    )]
-    let number = i64::from(system.filesystem_type().0) & 0xFFFF_FFFF;
-    match FILE_SYSTEMS.iter().find(|(known, ..)| *known == number) {
-        Some((_, name, true)) => Finding::ok("home", format!("{shown} is writable, on {name}"))
-            .remedy("a network file system is slower to show news; logs may follow late"),
-        Some((_, name, false)) => Finding::ok("home", format!("{shown} is writable, on {name}")),
+    match file_system::of(path) {
+        Some(found) if found.network => {
+            Finding::ok("home", format!("{shown} is writable, on {}", found.name))
+                .remedy("a network file system is slower to show news; logs may follow late")
+        }
+        Some(found) => Finding::ok("home", format!("{shown} is writable, on {}", found.name)),
         None => Finding::ok("home", format!("{shown} is writable")),
     }
 }

@@ -21,6 +21,14 @@ fn row45_usage_errors_say_what_and_hint() {
         (&["--nproc-per-node=-1", "s"], "number of workers"),
         (&["--max-restarts", "-1", "s"], "--max-restarts: `-1`"),
         (&["--node-rank=2", "--nnodes=2", "s"], "outside of 2 nodes"),
+        (
+            &["--rdzv-backend=c10d", "--rdzv-endpoint=0.0.0.0:29500", "s"],
+            "address of no machine",
+        ),
+        (
+            &["--rdzv-backend=c10d", "--rdzv-endpoint=[::]:29500", "s"],
+            "address of no machine",
+        ),
         (&["--tee", "4", "s"], "--tee: `4`"),
         (&["--rdzv-conf", "a=", "s"], "no value for `a`"),
         (&["--rdzv-conf", "a=1,,b=2", "s"], "without a name"),

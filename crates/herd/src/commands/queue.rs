@@ -1,0 +1,113 @@
+//! `herd hold`, `release` and `requeue`: what is done to a job in the queue of a cluster.
+
+use std::path::Path;
+
+use herd_slurm::outcome::Condition;
+
+use super::Outcome;
+use crate::backend_slurm::{self, Control};
+use crate::cli::query::{QueueArgs, RequeueArgs};
+use crate::error::ExpectedError;
+use crate::jobs::{self, Job};
+use crate::printer::Printer;
+
+/// Keeps waiting jobs from starting.
+pub(crate) fn hold(args: &QueueArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    each(&args.jobs, Control::Hold, home, printer)
+}
+
+/// Lets held jobs go.
+pub(crate) fn release(args: &QueueArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    each(&args.jobs, Control::Release, home, printer)
+}
+
+/// Stops running jobs and queues them again.
+pub(crate) fn requeue(args: &RequeueArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
+    let control = if args.hold {
+        Control::RequeueHold
+    } else {
+        Control::Requeue
+    };
+    each(&args.jobs, control, home, printer)
+}
+
+/// Every job is tried, the first failure is returned.
+fn each(
+    selectors: &[String],
+    control: Control,
+    home: Option<&Path>,
+    printer: &mut Printer,
+) -> Outcome {
+    let home = jobs::open_home(home)?;
+    // A selector that means nothing stops everything before any job is touched.
+    let chosen: Vec<_> = selectors
+        .iter()
+        .map(|selector| jobs::open_active(&home, selector))
+        .collect::<Result<_, _>>()?;
+    let mut first_failure = None;
+    for job in &chosen {
+        match one(job, control) {
+            Ok(done) => printer.note(&format!("{} {done}", job.short())),
+            Err(error) => {
+                if let Some(earlier) = first_failure.replace(error) {
+                    printer.report(&ExpectedError::render(&earlier, printer.err_color()));
+                }
+            }
+        }
+    }
+    first_failure.map_or(Ok(0), Err)
+}
+
+/// Does it to one job; what was done.
+fn one(job: &Job, control: Control) -> Result<&'static str, ExpectedError> {
+    let wrong = |problem: &str, hint: String| ExpectedError::WrongState {
+        job: job.short(),
+        problem: problem.to_owned(),
+        hint: Some(hint),
+    };
+    if job.is_ended() {
+        let problem = format!("has ended already: {}", job.state_text());
+        return Err(wrong(
+            &problem,
+            "submit it again; its job file is `job.yaml` in its directory".to_owned(),
+        ));
+    }
+    let Some(record) = &job.slurm else {
+        return Err(wrong(
+            "runs on this machine, which holds and requeues no jobs: only a cluster does",
+            format!("`herd cancel {}` ends it", job.short()),
+        ));
+    };
+    let condition = job.observed.as_ref().map(|view| view.condition);
+    let waits = matches!(condition, Some(Condition::Pending { .. }));
+    let has_nodes = matches!(
+        condition,
+        Some(Condition::Starting | Condition::Running | Condition::Suspended)
+    );
+    match control {
+        Control::Hold if has_nodes => Err(wrong(
+            "runs already, and only a job that waits can be held",
+            format!(
+                "`herd requeue --hold {}` stops it and holds it",
+                job.short()
+            ),
+        )),
+        Control::Release if has_nodes => Err(wrong(
+            "runs already",
+            format!("`herd status {}` shows it", job.short()),
+        )),
+        Control::Requeue | Control::RequeueHold if waits => Err(wrong(
+            "waits in the queue already",
+            format!("`herd why {}` tells what for", job.short()),
+        )),
+        control => {
+            backend_slurm::control(record, control)?;
+            Ok(match control {
+                Control::Hold => "is held; `herd release` lets it go",
+                Control::Release => "may start when its turn comes",
+                Control::Requeue => "stops and is queued again",
+                Control::RequeueHold => "stops, is queued again and held",
+            })
+        }
+    }
+}

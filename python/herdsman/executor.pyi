@@ -1,0 +1,14 @@
+import concurrent.futures
+from os import PathLike
+from typing import Any, Optional, Union
+
+class Executor(concurrent.futures.Executor):
+    def __init__(
+        self,
+        backend: Optional[str] = None,
+        *,
+        folder: Optional[Union[str, PathLike[str]]] = None,
+        home: Optional[Union[str, PathLike[str]]] = None,
+        python: Optional[str] = None,
+        **options: Any,
+    ) -> None: ...

@@ -1,0 +1,3 @@
+from herdsman.multiprocessing.errors.error_handler import ErrorHandler
+
+def get_error_handler() -> ErrorHandler: ...

@@ -1,0 +1,4 @@
+from collections.abc import Sequence
+from typing import Optional
+
+def main(args: Optional[Sequence[str]] = None) -> None: ...

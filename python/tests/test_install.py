@@ -1,0 +1,61 @@
+"""What `pip install` of the wheel has put where, and that a checkout installs as well."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import pytest
+
+import herdsman
+import herdsman._binaries
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCRIPTS = ("herd", "herd-node", "herdrun")
+
+
+def test_the_package_and_its_programs_are_of_one_version():
+    bin_directory = os.path.dirname(sys.executable)
+    version = herdsman.__version__
+    assert importlib.metadata.version("herdsman") == version
+    for name in SCRIPTS:
+        assert os.access(os.path.join(bin_directory, name), os.X_OK), name
+    told = subprocess.run([os.path.join(bin_directory, "herd"), "--version"], capture_output=True, text=True, check=True)
+    assert version in told.stdout
+    # What the package starts is what was installed with it.
+    assert os.path.dirname(herdsman._binaries.herd_node()) == bin_directory
+
+
+def test_herdrun_launches():
+    program = os.path.join(os.path.dirname(sys.executable), "herdrun")
+    done = subprocess.run([program, "--no-python", "--nproc-per-node", "2", "echo", "words"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "words\nwords\n", done.stderr
+
+
+def test_types_are_shipped():
+    package = os.path.dirname(herdsman.__file__)
+    assert os.path.exists(os.path.join(package, "py.typed"))
+    for stub in ("__init__.pyi", "multiprocessing/__init__.pyi", "_native.pyi"):
+        assert os.path.exists(os.path.join(package, stub)), stub
+
+
+@pytest.mark.slow
+def test_a_checkout_installs(tmp_path):
+    """`pip install .` into a bare environment: pip fetches the build backend, cargo has built the rest."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    pip = [os.environ["HERDSMAN_TEST_PYTHON"], "-m", "pip", "--python", f"{venv}/bin/python", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "."], check=True, cwd=ROOT)
+    script = "import herdsman.multiprocessing as m; c = m.start_processes('t', 'true', {0: ()}, {0: {}}, m.DefaultLogsSpecs('/dev/null'))"
+    script += "; assert not c.wait().is_failed()"
+    subprocess.run([venv / "bin" / "python", "-c", script], check=True, cwd=tmp_path)
+    subprocess.run([venv / "bin" / "herd", "--version"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_programs_are_named_by_variables(monkeypatch, tmp_path):
+    monkeypatch.setenv("HERDSMAN_HERD", "/elsewhere/herd")
+    assert herdsman._binaries.herd() == "/elsewhere/herd"
+    monkeypatch.delenv("HERDSMAN_HERD")
+    monkeypatch.setattr(herdsman._binaries, "_directories", lambda: [str(tmp_path)])
+    with pytest.raises(FileNotFoundError, match="hint: install the package again"):
+        herdsman._binaries.find("herd", "HERDSMAN_HERD")
