@@ -270,6 +270,9 @@ pub(crate) fn follow(
 
 /// `herd executor`.
 pub(crate) fn executor(args: &[OsString]) -> Result<u8, ExpectedError> {
+    if herd_runtime::compat::is_asked(args) {
+        return Ok(herd_runtime::compat::run(args));
+    }
     herd_runtime::entry::executor(args.iter().cloned())
         .map(|()| 0)
         .map_err(|error| ExpectedError::failed("run an executor", error))
