@@ -134,7 +134,7 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>, step: bool) -> (String, 
         warn: |_| {},
         logs_at_hand,
         log_grown: Some(LogGrown(Arc::new(grown))),
-        is_preempted: None,
+        why_ended: None,
     };
     let mut signals = Signals::watch().unwrap();
     let driven = tokio::time::timeout(DEADLINE, driver::run(attempt, &mut signals));

@@ -10,6 +10,20 @@ use herd_link::message::{FromCoordinator, Phase};
 
 use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 
+/// Why a backend has asked a driver for the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// Somebody wished it.
+    Asked,
+    /// It takes its resources back and will start the job again.
+    Requeued,
+    /// Its own limit on time has passed.
+    TimeLimit {
+        /// The limit.
+        seconds: u64,
+    },
+}
+
 impl Coordinator {
     /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
     pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
@@ -32,8 +46,8 @@ impl Coordinator {
         self.advance(now_ms);
     }
 
-    /// From here on the attempt does not end before [`Self::decide`]: whether its end was asked for, or
-    /// is a preemption, is being found out.
+    /// From here on the attempt does not end before [`Self::decide`]: whether its end was wished for, or
+    /// has another cause, is being found out.
     pub fn leave_undecided(&mut self) {
         self.undecided = true;
     }
@@ -43,11 +57,18 @@ impl Coordinator {
         self.stop.is_some() || self.stage == Stage::Finished
     }
 
-    /// It is known now whether the backend will start the job again.
-    pub fn decide(&mut self, preempted: bool, now_ms: u64) {
+    /// It is known now why the backend asked for the end.
+    pub fn decide(&mut self, why: Withdrawal, now_ms: u64) {
         self.undecided = false;
-        if let (true, Some(Stop::Cancelled { code })) = (preempted, &self.stop) {
-            self.stop = Some(Stop::Preempted { code: *code });
+        if let Some(Stop::Cancelled { code }) = self.stop {
+            self.stop = Some(match why {
+                Withdrawal::Asked => Stop::Cancelled { code },
+                Withdrawal::Requeued => Stop::Preempted { code },
+                Withdrawal::TimeLimit { seconds } => Stop::Failed(Some(Failure::TimeLimit {
+                    seconds,
+                    early_ms: 0,
+                })),
+            });
         }
         self.advance(now_ms);
     }

@@ -24,12 +24,13 @@ use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
 pub use self::attempt::{
-    Asking, Attempt, DriverError, ExecutorStart, IsPreempted, NodePlan, asked_by_signal,
+    Asking, Attempt, DriverError, ExecutorStart, NodePlan, WhyEnded, asked_by_signal,
 };
 use self::attempt::{all_executors_log, executor_log, start_executors};
 use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
+pub use crate::coordinator::Withdrawal;
 use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Ended, Executors};
@@ -129,7 +130,7 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         records: Records::new(attempt.warn),
-        is_preempted: attempt.is_preempted,
+        why_ended: attempt.why_ended,
         asking: None,
         last_resort: LastResort::default(),
         end: None,
@@ -165,8 +166,8 @@ struct Driver {
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     records: Records,
-    is_preempted: Option<IsPreempted>,
-    /// Whether a signal that has come means a preemption, while it is being found out.
+    why_ended: Option<WhyEnded>,
+    /// Why a signal has come, while it is being found out.
     asking: Option<Asking>,
     last_resort: LastResort,
     end: Option<AttemptEnd>,
@@ -220,8 +221,8 @@ impl Driver {
                     self.executor_ended(ended, how);
                     self.executors.end_orphans();
                 }
-                preempted = answer(&mut self.asking) => {
-                    self.coordinator.decide(preempted, self.clock.now_ms());
+                why = answer(&mut self.asking) => {
+                    self.coordinator.decide(why, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
@@ -273,7 +274,7 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                if let Some(IsPreempted(ask)) = self.is_preempted.take() {
+                if let Some(WhyEnded(ask)) = self.why_ended.take() {
                     self.asking = Some(ask());
                     self.coordinator.leave_undecided();
                 } else if self.asking.is_some() {
@@ -398,7 +399,7 @@ impl Driver {
 }
 
 /// The answer to a question under way; pends where there is none. Cancel-safe.
-async fn answer(asking: &mut Option<Asking>) -> bool {
+async fn answer(asking: &mut Option<Asking>) -> Withdrawal {
     let Some(question) = asking else {
         return std::future::pending().await;
     };
