@@ -126,14 +126,11 @@ impl Cluster {
         let answered = SystemTime::now();
         let facts = self.facts().await?;
         let commands = self.text(version::call()).await?;
-        let database = match facts.config.accounting() {
-            false => None,
-            true => Some(match self.ask(accounting::qos_call()).await {
-                Ok(answer) => answer
-                    .success("sacctmgr show qos")
-                    .map(|text| accounting::parse_qos(&text)),
-                Err(error) => Err(error),
-            }),
+        let database = if facts.config.accounting() {
+            let text = self.text(accounting::qos_call()).await;
+            Some(text.map(|text| accounting::parse_qos(&text)))
+        } else {
+            None
         };
         Ok(Survey {
             mpi: self.mpi_plugins().await,

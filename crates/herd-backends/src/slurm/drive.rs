@@ -256,6 +256,7 @@ async fn attempt(
             })
         })
     };
+    let site = Site::read(job)?;
     let mut env = step::environment(std::env::vars_os());
     env.push((KEY_VARIABLE.into(), key_text.into()));
     let attempt = Attempt {
@@ -275,8 +276,9 @@ async fn attempt(
         tasks_dir: job.path().join("tasks"),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &Site::read(job)?, allocation, &options.executor),
+            argv: step::argv(plan, &site, allocation, &options.executor),
             env,
+            rank_starters: step::rank_starters(plan, &site, allocation),
         },
         nodes,
         key_file: job.path().join("key"),

@@ -52,6 +52,9 @@ pub struct Site {
     /// Whether the site binds tasks to CPUs.
     #[serde(default)]
     pub binds_cpus: bool,
+    /// MPI plug-ins of `srun`, for MPI jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mpi: Vec<String>,
 }
 
 impl Site {

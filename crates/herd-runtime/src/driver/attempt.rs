@@ -15,6 +15,7 @@ use herd_core::{exit, sentence};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, Durability, JobDir, JobDirError, TaskWriter};
 use herd_launch::cgroup::{Cgroup, Parent};
+use herd_link::message::RankStarters;
 use herd_link::{Key, LinkError};
 use thiserror::Error;
 
@@ -95,6 +96,8 @@ pub enum ExecutorStart {
         argv: Vec<OsString>,
         /// Its environment.
         env: Vec<(OsString, OsString)>,
+        /// How it starts MPI's ranks.
+        rank_starters: RankStarters,
     },
 }
 
@@ -219,7 +222,7 @@ pub(super) fn start_executors(
             }
             Executors::start_each(launches)
         }
-        ExecutorStart::All { argv, env } => Executors::start_all(Launch {
+        ExecutorStart::All { argv, env, .. } => Executors::start_all(Launch {
             name: "the executors".to_owned(),
             argv: std::mem::take(argv).into_iter().chain(own).collect(),
             env: std::mem::take(env),

@@ -19,7 +19,7 @@ use herd_jobdir::job::task_log_in;
 use herd_jobdir::{
     AttemptDir, DriverInfo, Durability, EventWriter, JobDir, JobDirError, Reserve, TaskWriter,
 };
-use herd_link::message::{Assign, FromCoordinator};
+use herd_link::message::{Assign, FromCoordinator, RankStarters};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -83,6 +83,10 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
     let reserve = attempt.dir.reserve();
+    let rank_starters = match &mut attempt.executors {
+        ExecutorStart::Each(_) => RankStarters::default(),
+        ExecutorStart::All { rank_starters, .. } => std::mem::take(rank_starters),
+    };
     let executors = start_executors(&mut attempt, address)?;
     let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let files = LogFiles::new(attempt.dir.clone(), names.clone());
@@ -112,6 +116,7 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         followers: Followers::new(attempt.job.path()),
         address,
         key_file: attempt.key_file,
+        rank_starters,
         node_connections: BTreeMap::new(),
         merger: Merger::new(&attempt.plan, attempt.run_log, files, attempt.log_grown),
         plan: attempt.plan,
@@ -147,6 +152,7 @@ struct Driver {
     /// Where commands inside the job reach this driver.
     address: SocketAddr,
     key_file: PathBuf,
+    rank_starters: RankStarters,
     node_connections: BTreeMap<usize, ConnectionId>,
     merger: Merger,
     plan: Plan,
@@ -398,6 +404,7 @@ impl Driver {
             logs_at_hand: self.logs_at_hand,
             coordinator: self.address.to_string(),
             key_file: self.key_file.to_string_lossy().into_owned(),
+            rank_starters: self.rank_starters.clone(),
         }
     }
 }

@@ -50,6 +50,14 @@ pub struct Explanation {
 /// Bytes of a reason that are kept.
 const MAX_REASON: usize = 512;
 
+/// What stands in the place of a word for jobs that were queued again and held at once, by
+/// `scontrol requeuehold`, because of their exit code, or because a node could not start them.
+const HELD_IN_WORDS: &[&str] = &[
+    "job requeued in held state",
+    "job requeued in special exit state",
+    "launch failed requeued held",
+];
+
 impl Reason {
     /// Reads `Resources`, `(Resources)`, `RaisedSignal:11(Segmentation fault)` and
     /// `ReqNodeNotAvail, UnavailableNodes:node1`: a word, and what is said besides.
@@ -64,6 +72,13 @@ impl Reason {
             end -= 1;
         }
         let bare = &bare[..end];
+        let words = bare.replace('_', " ");
+        if HELD_IN_WORDS.contains(&words.as_str()) {
+            return Self {
+                code: "JobHeldUser".to_owned(),
+                detail: Some(words),
+            };
+        }
         let cut = bare.find(|c: char| !c.is_ascii_alphanumeric());
         let (code, detail) = bare.split_at(cut.unwrap_or(bare.len()));
         let detail = detail.trim_start_matches([',', ':', '_', ' ']).trim();
@@ -189,6 +204,18 @@ mod tests {
             pair("ReqNodeNotAvail", "UnavailableNodes:node[1-2]")
         );
         assert_eq!(read(""), pair("", ""));
+    }
+
+    #[test]
+    fn a_hold_that_slurm_puts_into_words_is_a_hold() {
+        for text in [
+            "job_requeued_in_held_state",
+            "(launch failed requeued held)",
+        ] {
+            let reason = Reason::parse(text);
+            assert_eq!(reason.class(), Some(Class::Held), "{text}");
+            assert!(reason.detail().unwrap().contains("requeued"));
+        }
     }
 
     #[test]

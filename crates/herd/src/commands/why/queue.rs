@@ -93,7 +93,11 @@ fn of_nodes(nodes: &Nodes, lines: &mut Vec<String>) {
         "nodes: it wants {wanted}, its partition has {total}, {now}"
     ));
     for blocked in &nodes.obstacles {
-        lines.push(format!("  {}: {}", blocked.nodes, obstacle(&blocked.obstacle)));
+        lines.push(format!(
+            "  {}: {}",
+            blocked.nodes,
+            obstacle(&blocked.obstacle)
+        ));
     }
 }
 

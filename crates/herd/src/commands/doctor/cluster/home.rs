@@ -4,12 +4,13 @@ use std::path::Path;
 
 use herd_core::text::error_line;
 
-use super::super::{Finding, Verdict};
 use crate::backend_slurm;
+use crate::commands::doctor::{Finding, Verdict};
 use crate::{file_system, jobs};
 
 /// What to do where nodes may not see a directory, and how to find out.
-const TRY: &str = "nodes must see it under the same path: `herd run -b BACKEND -- true` shows whether they do";
+const TRY: &str =
+    "nodes must see it under the same path: `herd run -b BACKEND -- true` shows whether they do";
 
 /// The small binary beside this one.
 pub(super) fn program() -> Finding {

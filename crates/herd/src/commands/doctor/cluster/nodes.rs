@@ -8,7 +8,7 @@ use herd_slurm::facts::ClusterFacts;
 use herd_slurm::gres;
 use herd_slurm::partition::{Availability, Partition};
 
-use super::super::{Finding, Verdict};
+use crate::commands::doctor::{Finding, Verdict};
 use crate::config::SlurmBackend;
 use crate::error::count;
 use crate::text;
@@ -19,7 +19,11 @@ const SHOWN: usize = 8;
 /// Partitions, and the one that jobs get.
 pub(super) fn partitions(facts: &ClusterFacts, backend: &SlurmBackend) -> Vec<Finding> {
     let all = &facts.partitions;
-    let shown: Vec<String> = all.iter().take(SHOWN).map(|one| in_words(one, facts)).collect();
+    let shown: Vec<String> = all
+        .iter()
+        .take(SHOWN)
+        .map(|one| in_words(one, facts))
+        .collect();
     let more = match all.len().saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!("; and {more} more"),
@@ -125,7 +129,10 @@ pub(super) fn gpus(facts: &ClusterFacts) -> Finding {
     let mut by_kind: BTreeMap<(String, u32), Vec<&str>> = BTreeMap::new();
     for node in &facts.nodes {
         for gres in node.gres.iter().filter(|gres| gres.name == "gpu") {
-            let kind = gres.kind.clone().unwrap_or_else(|| "without a type".to_owned());
+            let kind = gres
+                .kind
+                .clone()
+                .unwrap_or_else(|| "without a type".to_owned());
             let number = gres::gpus_of(&node.gres, gres.kind.as_deref());
             by_kind.entry((kind, number)).or_default().push(&node.name);
         }

@@ -8,7 +8,7 @@ use herd_slurm::facts::Images;
 use herd_slurm::mpi::{Library, choose};
 use herd_slurm::version::{NEWEST, OLDEST};
 
-use super::super::{Finding, Verdict};
+use crate::commands::doctor::{Finding, Verdict};
 use crate::config::SlurmBackend;
 use crate::text;
 
@@ -32,8 +32,9 @@ pub(super) fn versions(survey: &Survey) -> Finding {
             format!("{detail}; the commands here are of {commands}"),
         )
         .remedy("use the commands of the controller's release"),
-        _ if release > (NEWEST.year, NEWEST.month) => Finding::ok("slurm", detail)
-            .remedy(format!("herd was tried with {OLDEST} to {NEWEST}")),
+        _ if release > (NEWEST.year, NEWEST.month) => {
+            Finding::ok("slurm", detail).remedy(format!("herd was tried with {OLDEST} to {NEWEST}"))
+        }
         _ => Finding::ok("slurm", detail),
     }
 }
@@ -84,9 +85,8 @@ fn accounting(survey: &Survey) -> Finding {
     match &survey.database {
         None => {
             let kept = config.min_job_age().map_or(300, |age| age.ms / 1000);
-            let detail = format!(
-                "no database: Slurm forgets jobs {kept} s after their end (MinJobAge)"
-            );
+            let detail =
+                format!("no database: Slurm forgets jobs {kept} s after their end (MinJobAge)");
             Finding::new("accounting", Verdict::Warn, detail).remedy(
                 "herd keeps its own records; a job that dies with its node and is not looked at in \
                  that time stays without an end. `AccountingStorageType=accounting_storage/slurmdbd` helps",
@@ -128,7 +128,12 @@ fn preemption(survey: &Survey) -> Finding {
     if config.sends_user_signal(survey.facts.version) {
         return Finding::ok("preemption", format!("{detail}, with a signal ahead"));
     }
-    Finding::new("preemption", Verdict::Warn, format!("{detail}, without a signal ahead")).remedy(
+    Finding::new(
+        "preemption",
+        Verdict::Warn,
+        format!("{detail}, without a signal ahead"),
+    )
+    .remedy(
         "set `send_user_signal` in PreemptParameters (before 23.02: `preempt_send_user_signal` in \
          SlurmctldParameters), so that jobs learn of a preemption when its grace begins",
     )

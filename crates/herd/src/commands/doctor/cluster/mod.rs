@@ -52,9 +52,11 @@ fn unanswered(error: &ExpectedError, backend: &SlurmBackend) -> Finding {
             "is `{cluster}` one of `sacctmgr show clusters`? The configuration names it; \
              `scontrol ping` shows whether its controller answers"
         ),
-        None => "jobs are handed over where Slurm's commands are: a login node, with them on PATH; \
+        None => {
+            "jobs are handed over where Slurm's commands are: a login node, with them on PATH; \
                  `scontrol ping` shows whether the controller answers"
-            .to_owned(),
+                .to_owned()
+        }
     };
     Finding::new("slurm", Verdict::Fail, error_line(error)).remedy(remedy)
 }

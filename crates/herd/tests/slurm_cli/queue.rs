@@ -1,0 +1,158 @@
+//! What is told of a job that waits, and what is done to it.
+
+use herd_testing::within;
+
+use crate::lab::{Bench, DEADLINE};
+
+/// A job that has all CPUs, and runs.
+fn fill(bench: &Bench<'_>) -> String {
+    let big = bench.submit(&["-N", "3", "-c", "8", "-J", "big", "--", "sleep", "600"]);
+    within(DEADLINE, "the big job runs", || {
+        bench.state(&big) == "RUNNING"
+    });
+    big
+}
+
+fn end(bench: &Bench<'_>, jobs: &[&str]) {
+    for job in jobs {
+        bench.ask(&["cancel", "--grace", "0s", job]);
+        bench.ask(&["wait", job]);
+    }
+}
+
+#[test]
+fn build8_why_names_the_reason_the_nodes_and_what_to_change() {
+    let bench = Bench::new();
+    let big = fill(&bench);
+    let small = bench.submit(&["-c", "4", "-J", "small", "--", "true"]);
+    let mut why = serde_json::Value::Null;
+    within(DEADLINE, "Slurm has looked at the job", || {
+        why = bench.json(&["why", &small]);
+        why["queue"]["reason"] == "Resources"
+    });
+    let queue = &why["queue"];
+    assert_eq!(why["state"], "QUEUED");
+    assert_eq!(queue["job"].to_string(), bench.number(&small));
+    assert_eq!(queue["class"], "turn");
+    assert_eq!(queue["charge"]["account"], "lab");
+    assert_eq!(queue["nodes"]["wanted"], 1);
+    assert_eq!(queue["nodes"]["fit"], 0);
+    assert_eq!(queue["nodes"]["obstacles"][0]["nodes"], "node[1-3]");
+    assert_eq!(queue["nodes"]["obstacles"][0]["obstacle"]["cpus"], 0);
+    assert_eq!(queue["unanswered"].as_array().unwrap().len(), 0, "{why}");
+    for key in ["meaning", "change"] {
+        assert!(queue[key].as_str().unwrap().len() > 10, "{why}");
+    }
+    let said = bench.ask(&["why", &small]).out;
+    for part in ["(Resources)", "too few CPUs free (0)", "change: "] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // A node that is out says so, in the administrator's words.
+    bench.lab.ask(&[
+        "scontrol",
+        "update",
+        "nodename=node3",
+        "state=drain",
+        "reason=bad fan",
+    ]);
+    let said = bench.ask(&["why", &small]).out;
+    bench
+        .lab
+        .ask(&["scontrol", "update", "nodename=node3", "state=resume"]);
+    assert!(
+        said.contains("node3: out of service") && said.contains("bad fan"),
+        "{said}"
+    );
+    end(&bench, &[&small, &big]);
+    assert_eq!(bench.json(&["why", &big]).get("queue"), None);
+}
+
+#[test]
+fn build8_why_shows_a_limit_and_what_is_used_of_it() {
+    let bench = Bench::new();
+    let limit = |gpus: &str| {
+        let set = format!("GrpTRES=gres/gpu={gpus}");
+        bench
+            .lab
+            .ask(&["sacctmgr", "-i", "modify", "account", "lab", "set", &set]);
+    };
+    limit("3");
+    let first = bench.submit(&["--gpus", "2", "--", "sleep", "600"]);
+    within(DEADLINE, "the first job runs", || {
+        bench.state(&first) == "RUNNING"
+    });
+    let second = bench.submit(&["--gpus", "2", "--", "true"]);
+    let mut why = serde_json::Value::Null;
+    within(DEADLINE, "Slurm has looked at the job", || {
+        why = bench.json(&["why", &second]);
+        why["queue"]["reason"] == "AssocGrpGRES"
+    });
+    limit("-1");
+    let limits = &why["queue"]["limits"];
+    assert_eq!(limits[0]["of"], "account lab", "{why}");
+    assert_eq!(limits[0]["what"], "gres/gpu");
+    assert_eq!(
+        (
+            limits[0]["limit"].to_string(),
+            limits[0]["used"].to_string()
+        ),
+        ("3".to_owned(), "2".to_owned())
+    );
+    end(&bench, &[&second, &first]);
+}
+
+#[test]
+fn jobs_in_the_queue_are_held_released_and_requeued() {
+    let bench = Bench::new();
+    let big = fill(&bench);
+    let small = bench.submit(&["-c", "4", "--", "true"]);
+    let runs = bench.ask(&["hold", &big]);
+    assert_eq!(runs.code, 125);
+    assert!(
+        runs.err.contains("runs already") && runs.err.contains("hint:"),
+        "{}",
+        runs.err
+    );
+    let waits = bench.ask(&["requeue", &small]);
+    assert!(
+        waits.err.contains("waits in the queue already"),
+        "{}",
+        waits.err
+    );
+    assert_eq!(bench.ask(&["hold", &small]).code, 0);
+    assert_eq!(bench.json(&["why", &small])["queue"]["class"], "held");
+    // The big job goes back and waits, and the small one does not start in its place.
+    let again = bench.ask(&["requeue", "--hold", &big]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    within(DEADLINE, "the big job is held", || {
+        bench.json(&["why", &big])["queue"]["class"] == "held"
+    });
+    assert_eq!(bench.state(&small), "QUEUED");
+    assert_eq!(bench.ask(&["release", &small]).code, 0);
+    assert_eq!(bench.ask(&["wait", &small]).code, 0);
+    assert_eq!(bench.ask(&["release", &big]).code, 0);
+    within(DEADLINE, "the big job runs again", || {
+        let status = bench.json(&["status", &big]);
+        status["state"] == "RUNNING" && status["attempt"] == 2
+    });
+    end(&bench, &[&big]);
+    let ended = bench.ask(&["requeue", &big]);
+    assert!(ended.err.contains("has ended already"), "{}", ended.err);
+}
+
+#[test]
+fn jobs_of_this_machine_are_not_held() {
+    let bench = Bench::new();
+    let answer = bench.ask(&["submit", "-b", "local", "--", "sleep", "600"]);
+    let job = answer.out.trim();
+    for command in ["hold", "release", "requeue"] {
+        let refused = bench.ask(&[command, job]);
+        assert_eq!(refused.code, 125);
+        assert!(
+            refused.err.contains("only a cluster does"),
+            "{}",
+            refused.err
+        );
+    }
+    end(&bench, &[job]);
+}
