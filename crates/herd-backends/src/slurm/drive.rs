@@ -252,7 +252,7 @@ async fn attempt(
                 warn(&format!(
                     "cannot find out whether Slurm starts it again: {error}"
                 ));
-                Withdrawal::Requeued
+                Withdrawal::Unknown
             })
         })
     };

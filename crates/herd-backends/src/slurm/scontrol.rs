@@ -29,6 +29,9 @@ fn withdrawal(text: &str, run: &SlurmRun) -> Withdrawal {
         let seconds = limit.and_then(Limit::span).map_or(0, |span| span.ms / 1000);
         return Withdrawal::TimeLimit { seconds };
     }
+    if value(text, "JobState") == Some("RUNNING") {
+        return Withdrawal::Nobody;
+    }
     Withdrawal::Asked
 }
 
@@ -85,5 +88,7 @@ mod tests {
         assert_eq!(why(again), Withdrawal::Requeued);
         let wish = "JobState=CANCELLED Reason=None Restarts=0 TimeLimit=UNLIMITED";
         assert_eq!(why(wish), Withdrawal::Asked);
+        let nobody = "JobState=RUNNING Reason=None Restarts=0 TimeLimit=UNLIMITED";
+        assert_eq!(why(nobody), Withdrawal::Nobody);
     }
 }

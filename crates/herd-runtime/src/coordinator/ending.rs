@@ -10,6 +10,9 @@ use herd_link::message::{FromCoordinator, Phase};
 
 use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 
+/// What herd ends with where SIGTERM was the end.
+const TERMINATED: u8 = 128 + 15;
+
 /// Why a backend has asked a driver for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
@@ -17,6 +20,10 @@ pub enum Withdrawal {
     Asked,
     /// It takes its resources back and will start the job again.
     Requeued,
+    /// Nobody: it goes on with the job, and a signal was somebody else's.
+    Nobody,
+    /// It does not answer.
+    Unknown,
     /// Its own limit on time has passed.
     TimeLimit {
         /// The limit.
@@ -60,15 +67,22 @@ impl Coordinator {
     /// It is known now why the backend asked for the end.
     pub fn decide(&mut self, why: Withdrawal, now_ms: u64) {
         self.undecided = false;
-        if let Some(Stop::Cancelled { code }) = self.stop {
-            self.stop = Some(match why {
-                Withdrawal::Asked => Stop::Cancelled { code },
-                Withdrawal::Requeued => Stop::Preempted { code },
-                Withdrawal::TimeLimit { seconds } => Stop::Failed(Some(Failure::TimeLimit {
-                    seconds,
-                    early_ms: 0,
-                })),
-            });
+        let (code, cancelled) = match self.stop {
+            Some(Stop::Cancelled { code }) => (code, true),
+            Some(Stop::Failed(None)) => (TERMINATED, false),
+            _ => return self.advance(now_ms),
+        };
+        match (why, cancelled) {
+            (Withdrawal::Asked, _) => self.stop = Some(Stop::Cancelled { code }),
+            (Withdrawal::Requeued, _) | (Withdrawal::Unknown, true) => {
+                self.stop = Some(Stop::Preempted { code });
+            }
+            (Withdrawal::TimeLimit { seconds }, _) => {
+                let early_ms = 0;
+                let failure = Failure::TimeLimit { seconds, early_ms };
+                self.stop = Some(Stop::Failed(Some(failure)));
+            }
+            (Withdrawal::Nobody, _) | (Withdrawal::Unknown, false) => {}
         }
         self.advance(now_ms);
     }

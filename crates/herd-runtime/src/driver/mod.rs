@@ -297,6 +297,17 @@ impl Driver {
         }
     }
 
+    /// A rank was ended by a signal that was not ours. Batch systems may signal ranks before this driver,
+    /// whose end is then no failure of theirs.
+    fn suspect_end(&mut self) {
+        if !self.coordinator.is_ending()
+            && let Some(WhyEnded(ask)) = self.why_ended.take()
+        {
+            self.asking = Some(ask());
+            self.coordinator.leave_undecided();
+        }
+    }
+
     fn flush_tasks(&mut self) {
         if let Some(tasks) = &mut self.tasks {
             // What cannot be written now is kept and tried again.

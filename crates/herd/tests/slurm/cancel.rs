@@ -141,7 +141,9 @@ pub(crate) fn r22_i5_a_driver_that_is_killed_is_the_end(lab: &Lab) {
         drivers.sort_unstable();
         assert_eq!(drivers.len(), 2, "{drivers:?}");
         for index in &which {
-            herd_testing::signal(drivers[*index], "-KILL");
+            // The second may have followed the first.
+            let pid = nix::unistd::Pid::from_raw(drivers[*index]);
+            let _gone = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
         }
         // The lease and two seconds, and a loaded machine.
         job.gone_within(5 * (LEASE + Duration::from_secs(2)));
