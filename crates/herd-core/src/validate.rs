@@ -17,6 +17,8 @@ const SHORT_ID: usize = 8;
 
 /// Bytes of one environment value; the kernel refuses 128 KiB and more for one string.
 const MAX_ENV_VALUE: usize = 128 * 1024 - 1;
+/// Most bytes of a script.
+const MAX_SCRIPT: usize = 1024 * 1024;
 
 /// Least memory of a node that a job may ask for.
 const MIN_MEMORY: Bytes = Bytes(16 << 20);
@@ -223,7 +225,12 @@ pub fn command(command: &Command) -> Result<(), Refusal> {
         return Err(Refusal::new("must not contain a NUL character"));
     }
     let longest = match command {
-        Command::Shell(text) => text.len(),
+        // The shell is given a long script in pieces.
+        Command::Shell(text) if text.len() > MAX_SCRIPT => {
+            return Err(Refusal::new("is longer than 1 MiB")
+                .with_hint("put it into a file, and give the file's name"));
+        }
+        Command::Shell(_) => 0,
         Command::Argv(argv) => argv.iter().map(String::len).max().unwrap_or(0),
     };
     if longest > MAX_ENV_VALUE {

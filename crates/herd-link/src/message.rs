@@ -267,6 +267,21 @@ pub struct Assign {
     /// File with the job's key, for commands inside the job.
     #[serde(default)]
     pub key_file: String,
+    /// How a batch system starts MPI's ranks.
+    #[serde(default)]
+    pub rank_starters: RankStarters,
+}
+
+/// The words before a rank's own with which a batch system starts all ranks of an MPI job on all nodes,
+/// for programs of each library; absent where it has no way to meet that library.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankStarters {
+    /// For programs of Open MPI.
+    #[serde(default)]
+    pub open_mpi: Option<Vec<String>>,
+    /// For programs of MPICH and its relatives.
+    #[serde(default)]
+    pub mpich: Option<Vec<String>>,
 }
 
 impl fmt::Debug for Assign {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use herd_backends::slurm;
 use herd_core::text::error_report;
-use herd_runtime::{entry, launch, mpi, rsh, supervise};
+use herd_runtime::{compat, entry, launch, mpi, rsh, supervise};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -21,10 +21,16 @@ fn main() -> ExitCode {
         args.next().unwrap_or_default()
     };
     match command.to_str() {
-        Some("executor") => match entry::executor(args) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => complain(&error, error.exit_code()),
-        },
+        Some("executor") => {
+            let args: Vec<OsString> = args.collect();
+            if compat::is_asked(&args) {
+                return ExitCode::from(compat::run(&args));
+            }
+            match entry::executor(args) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => complain(&error, error.exit_code()),
+            }
+        }
         Some("driver") => {
             let args: Vec<OsString> = args.collect();
             match args.split_first() {

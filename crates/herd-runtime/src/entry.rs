@@ -21,7 +21,7 @@ use crate::executor::{self, ExecutorError, Options};
 /// Variable with the job's key, for executors that are given no file.
 pub const KEY_VARIABLE: &str = "HERD_KEY";
 /// Variable that names the node, in each task of a Slurm step.
-const NODE_VARIABLE: &str = "SLURMD_NODENAME";
+pub(crate) const NODE_VARIABLE: &str = "SLURMD_NODENAME";
 /// A key file holds 64 hex digits; more than this is none.
 const KEY_FILE_MAX: u64 = 256;
 

@@ -32,6 +32,15 @@ impl LastResort {
         }
     }
 
+    /// Kills from now on.
+    pub(crate) fn now() -> Self {
+        let at = Instant::now();
+        Self {
+            since: Some(at),
+            next: Some(at),
+        }
+    }
+
     /// Waits until [`Self::kill`] is to be called; for ever where nobody has said when. Cancel-safe.
     pub(crate) async fn due(&self) {
         until(self.next).await;

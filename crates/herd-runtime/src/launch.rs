@@ -11,7 +11,7 @@ use herd_launch::sys;
 use herd_launch::torchrun::flags::{self, Command, Flags};
 use herd_launch::torchrun::run::{self, Status};
 use nix::sys::signal::Signal as NixSignal;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
@@ -104,9 +104,6 @@ fn launch(flags: Flags, secret: Option<&str>) -> u8 {
 /// Signals as the agent is told of them, and the tasks that wait for each.
 struct Signals {
     queue: mpsc::Receiver<Told>,
-    /// What it writes may grow too large (`ulimit -f`): it is told so then, rather than killed. Workers
-    /// have the system's action.
-    _file_size: Signal,
     _tasks: JoinSet<()>,
 }
 
@@ -149,7 +146,6 @@ impl Signals {
         }
         Ok(Self {
             queue,
-            _file_size: signal(SignalKind::from_raw(NixSignal::SIGXFSZ as i32))?,
             _tasks: tasks,
         })
     }

@@ -4,6 +4,7 @@
 mod array;
 pub mod clock;
 pub mod command;
+pub mod compat;
 mod connections;
 pub mod coordinator;
 pub mod driver;

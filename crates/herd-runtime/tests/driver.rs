@@ -18,6 +18,7 @@ use herd_core::spec::{Command, JobSpec, JobType, ProcsPerNode, Setup, SetupOn};
 use herd_core::state::AttemptState;
 use herd_jobdir::runlog::{RECORD_BYTES, Record, RunLogWriter};
 use herd_jobdir::{Durability, Home, JobDir};
+use herd_link::message::RankStarters;
 use herd_link::{Channel, Key};
 use herd_runtime::driver::{self, Attempt, ExecutorStart, LogGrown, NodePlan};
 use herd_runtime::session::client::Target;
@@ -119,6 +120,7 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>, step: bool) -> (String, 
             ExecutorStart::All {
                 argv: step.into_iter().chain(program).collect(),
                 env: std::env::vars_os().chain([key]).collect(),
+                rank_starters: RankStarters::default(),
             }
         } else {
             ExecutorStart::Each(program.to_vec())
@@ -132,7 +134,7 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>, step: bool) -> (String, 
         warn: |_| {},
         logs_at_hand,
         log_grown: Some(LogGrown(Arc::new(grown))),
-        is_preempted: None,
+        why_ended: None,
     };
     let mut signals = Signals::watch().unwrap();
     let driven = tokio::time::timeout(DEADLINE, driver::run(attempt, &mut signals));

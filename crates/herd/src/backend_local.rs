@@ -121,7 +121,10 @@ pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedErro
 /// job is handed in all the same.
 const TAKE_BOUND: Duration = Duration::from_secs(10);
 /// How often it is looked whether the driver has the job.
-const TAKE_POLL: Duration = Duration::from_millis(1);
+const TAKE_POLL: rustix::event::Timespec = rustix::event::Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
 
 /// Waits until the driver has the job: whoever is given the id finds a driver, or its end, behind it.
 fn until_taken(home: &Home, id: JobId, driver: &mut Child) -> Result<(), ExpectedError> {
@@ -143,7 +146,8 @@ fn until_taken(home: &Home, id: JobId, driver: &mut Child) -> Result<(), Expecte
             (Taken::No, Some(status)) => return Err(failed(&format!("it ended with {status}"))),
             (Taken::No, None) => {}
         }
-        std::thread::sleep(TAKE_POLL);
+        // An interrupted pause is a shorter one.
+        let _paused = rustix::event::poll(&mut [], Some(&TAKE_POLL));
     }
     Ok(())
 }
@@ -266,6 +270,9 @@ pub(crate) fn follow(
 
 /// `herd executor`.
 pub(crate) fn executor(args: &[OsString]) -> Result<u8, ExpectedError> {
+    if herd_runtime::compat::is_asked(args) {
+        return Ok(herd_runtime::compat::run(args));
+    }
     herd_runtime::entry::executor(args.iter().cloned())
         .map(|()| 0)
         .map_err(|error| ExpectedError::failed("run an executor", error))

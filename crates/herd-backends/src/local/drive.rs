@@ -216,7 +216,7 @@ async fn attempts(
             warn: options.warn,
             logs_at_hand: true,
             log_grown: options.log_grown.clone(),
-            is_preempted: None,
+            why_ended: None,
             plan: plan.clone(),
         };
         let end = Box::pin(driver::run(attempt, signals))

@@ -12,7 +12,9 @@ use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, JobDir, JobDirError};
 use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, ExecutorStart, IsPreempted, NodePlan};
+use herd_runtime::driver::{
+    self, Attempt, DriverError, ExecutorStart, NodePlan, WhyEnded, Withdrawal,
+};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
 use thiserror::Error;
@@ -242,18 +244,19 @@ async fn attempt(
     make_room(job, dir, plan, &nodes)?;
     let run = allocation.run.clone();
     let warn = options.warn;
-    let is_preempted = move || -> driver::Asking {
+    let why_ended = move || -> driver::Asking {
         let run = run.clone();
         Box::pin(async move {
-            scontrol::is_requeued(&run).await.unwrap_or_else(|error| {
+            scontrol::why_ended(&run).await.unwrap_or_else(|error| {
                 // Slurm knows; what it says of the job later decides.
                 warn(&format!(
                     "cannot find out whether Slurm starts it again: {error}"
                 ));
-                true
+                Withdrawal::Unknown
             })
         })
     };
+    let site = Site::read(job)?;
     let mut env = step::environment(std::env::vars_os());
     env.push((KEY_VARIABLE.into(), key_text.into()));
     let attempt = Attempt {
@@ -273,8 +276,9 @@ async fn attempt(
         tasks_dir: job.path().join("tasks"),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &Site::read(job)?, allocation, &options.executor),
+            argv: step::argv(plan, &site, allocation, &options.executor),
             env,
+            rank_starters: step::rank_starters(plan, &site, allocation),
         },
         nodes,
         key_file: job.path().join("key"),
@@ -283,7 +287,7 @@ async fn attempt(
         // The files of other nodes may be seen late here.
         logs_at_hand: false,
         log_grown: None,
-        is_preempted: Some(IsPreempted(Box::new(is_preempted))),
+        why_ended: Some(WhyEnded(Box::new(why_ended))),
         plan: plan.clone(),
     };
     Box::pin(driver::run(attempt, signals))

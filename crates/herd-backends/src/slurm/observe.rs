@@ -23,6 +23,8 @@ use crate::attempts::result;
 /// What Slurm says of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
+    /// Slurm's number of the job.
+    pub job: u32,
     /// What it means.
     pub condition: Condition,
     /// Why, in Slurm's words.
@@ -60,6 +62,7 @@ pub async fn observe(
             let condition = Condition::of(&row.state, &row.reason, None);
             let start = row.start.map(|time| time.0);
             let view = View {
+                job: row.id.job,
                 condition,
                 reason: row.reason,
                 start,
@@ -97,6 +100,7 @@ pub async fn observe(
                 let start = row.start.map(|time| time.0);
                 let node_list = row.node_list.clone();
                 let view = View {
+                    job: id.job,
                     condition,
                     reason,
                     start,
@@ -119,6 +123,10 @@ pub fn settle(job: &JobDir, view: &View, now_ms: u64) -> Result<Option<JobResult
     let Condition::Ended(end) = view.condition else {
         return Ok(None);
     };
+    // A duplicate of the submission has ended, since another run had taken the job (I2).
+    if Record::read(job)?.is_some_and(|record| record.job != view.job) {
+        return Ok(None);
+    }
     let latest = job.latest_attempt()?;
     let owned = match &latest {
         Some(attempt) => attempt.read_owner()?.is_some(),

@@ -3,6 +3,8 @@
 use herd_jobdir::{JobDir, JobDirError};
 use serde::{Deserialize, Serialize};
 
+use super::allocation::SlurmRun;
+
 const RECORD: &str = "slurm.json";
 const SITE: &str = "slurm-site.json";
 
@@ -25,7 +27,18 @@ impl Record {
 
     /// Reads it; nothing for a job that Slurm has not got, as far as is known.
     pub fn read(job: &JobDir) -> Result<Option<Self>, JobDirError> {
-        job.read_backend(RECORD)
+        let Some(mut record) = job.read_backend::<Self>(RECORD)? else {
+            return Ok(None);
+        };
+        // Of a submission that was sent twice, the run that has taken the job counts (I2).
+        if let Some(attempt) = job.latest_attempt()?
+            && let Some(owner) = attempt.read_owner()?
+            && let Some(run) = SlurmRun::parse(&owner)
+            && let Ok(number) = run.job.parse()
+        {
+            record.job = number;
+        }
+        Ok(Some(record))
     }
 }
 
@@ -39,6 +52,9 @@ pub struct Site {
     /// Whether the site binds tasks to CPUs.
     #[serde(default)]
     pub binds_cpus: bool,
+    /// MPI plug-ins of `srun`, for MPI jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mpi: Vec<String>,
 }
 
 impl Site {

@@ -3,8 +3,11 @@
 use std::ffi::OsString;
 
 use herd_core::plan::Plan;
+use herd_link::message::RankStarters;
+use herd_slurm::Call;
 use herd_slurm::call::step_keeps;
-use herd_slurm::step::{Step, executor};
+use herd_slurm::mpi::{self, Library};
+use herd_slurm::step::{Step, executor, ranks};
 
 use super::allocation::Allocation;
 use super::record::Site;
@@ -16,7 +19,25 @@ pub(super) fn argv(
     allocation: &Allocation,
     program: &[String],
 ) -> Vec<OsString> {
-    let step = Step {
+    let call = executor(&step(plan, site, allocation), program);
+    words(call).map(OsString::from).collect()
+}
+
+/// How MPI's ranks are started, up to what is the parent of each.
+pub(super) fn rank_starters(plan: &Plan, site: &Site, allocation: &Allocation) -> RankStarters {
+    let of = |library| {
+        let plugin = mpi::choose(library, &site.mpi)?;
+        let step = step(plan, site, allocation);
+        Some(words(ranks(&step, plan.ranks_per_node, plugin, &[])).collect())
+    };
+    RankStarters {
+        open_mpi: of(Library::OpenMpi),
+        mpich: of(Library::Mpich),
+    }
+}
+
+fn step(plan: &Plan, site: &Site, allocation: &Allocation) -> Step {
+    Step {
         // Slurm's numbers have 32 bits.
         job: allocation.run.job.parse().unwrap_or(0),
         nodes: u32::try_from(allocation.nodes.len()).unwrap_or(u32::MAX),
@@ -24,10 +45,11 @@ pub(super) fn argv(
         gres: site.gres.clone(),
         container: None,
         binds_cpus: site.binds_cpus,
-    };
-    let call = executor(&step, program);
-    let argv = std::iter::once(call.program.to_owned()).chain(call.args);
-    argv.map(OsString::from).collect()
+    }
+}
+
+fn words(call: Call) -> impl Iterator<Item = String> {
+    std::iter::once(call.program.to_owned()).chain(call.args)
 }
 
 /// Its environment: without what `srun` would take as its options.

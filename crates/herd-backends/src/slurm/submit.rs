@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::SlurmOptions;
+use herd_core::spec::{JobType, SlurmOptions};
 use herd_jobdir::{Home, JobDir, JobDirError};
 use herd_runtime::clock::Clock;
 use herd_slurm::facts::ClusterFacts;
@@ -113,7 +113,10 @@ pub async fn submit(
     let script = render(home, &plan, submission, facts).map_err(SubmitError::Unsupported)?;
     let name = job_name(&plan, 0);
     let clock = Clock::start();
-    let site = site(&plan, submission.options, facts);
+    let mut site = site(&plan, submission.options, facts);
+    if plan.job_type == JobType::Mpi {
+        site.mpi = cluster.mpi_plugins().await;
+    }
     let job = local::submit(home, submission.job_yaml, plan, submission.secrets)?.dir;
     job.write_script(&script)?;
     site.write(&job)?;
@@ -141,6 +144,7 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
     Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
+        mpi: Vec::new(),
     }
 }
 

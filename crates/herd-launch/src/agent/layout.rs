@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The root that means "no files at all".
 const NOWHERE: &str = "/dev/null";
@@ -14,6 +15,8 @@ const NOWHERE: &str = "/dev/null";
 const IMPLICIT: &str = "torchelastic_";
 /// Tries for a name that is free.
 const TRIES: u32 = 16;
+/// Threads that remove directories.
+const REMOVERS: u32 = 16;
 
 /// Why there is no directory for logs.
 #[derive(Debug, thiserror::Error)]
@@ -128,12 +131,45 @@ impl Layout {
     }
 
     /// Removes what was made only for this run (D3): a directory that somebody has named stays.
-    pub fn remove_implicit(&self) {
+    /// `workers` is how many there were in an attempt.
+    pub fn remove_implicit(&self, workers: u32) {
         if let Some(root) = &self.implicit_root {
-            // What cannot be removed is litter in the directory for temporary files.
-            drop(fs::remove_dir_all(root));
+            remove_tree(root, workers.min(REMOVERS));
         }
     }
+}
+
+/// Removes a root with all that is below. The directories of ranks go first and several at a time: a
+/// removal may wait for the disk (ext4 mounted with `discard` takes milliseconds for each directory).
+/// What cannot be removed is litter in the directory for temporary files.
+fn remove_tree(root: &Path, threads: u32) {
+    let runs = inside(root.to_owned());
+    let ranks = Mutex::new(runs.flat_map(inside).flat_map(inside));
+    let remove = || {
+        loop {
+            let rank = ranks.lock().unwrap_or_else(PoisonError::into_inner).next();
+            match rank {
+                Some(rank) => drop(fs::remove_dir_all(rank)),
+                None => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            // Where there is no further thread, fewer do it.
+            drop(std::thread::Builder::new().spawn_scoped(scope, remove));
+        }
+        remove();
+    });
+    drop(fs::remove_dir_all(root));
+}
+
+/// The directories in a directory.
+fn inside(directory: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
 }
 
 fn make_named(root: &Path) -> Result<(), LayoutError> {
@@ -239,9 +275,11 @@ mod tests {
     fn d3_a_root_that_nobody_named_can_be_removed() {
         let temporary = tempfile::tempdir().unwrap();
         let layout = Layout::make(None, temporary.path(), "id").unwrap();
-        layout.attempt(0, 1).unwrap();
+        let files = layout.attempt(0, 64).unwrap();
+        fs::write(&files[63].error, "{}").unwrap();
+        layout.attempt(1, 1).unwrap();
         assert!(layout.run_dir().unwrap().exists());
-        layout.remove_implicit();
+        layout.remove_implicit(64);
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
     }
 }

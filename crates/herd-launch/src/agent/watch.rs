@@ -226,9 +226,10 @@ impl Watch<'_> {
                     Screen::Out => "standard output",
                     Screen::Err => "standard error",
                 };
-                self.words.get_or_insert_default().push_str(&format!(
+                let words = format!(
                     "herd launch: warning: local rank {rank}: cannot show the rest of its {name}: {error}; hint: with --log-dir all of it stays in a file\n"
-                ));
+                );
+                self.words.get_or_insert_default().push_str(&words);
             }
             // What comes after a truncation is shown like everything else.
             Followed::Grown { .. } | Followed::Truncated { .. } => {}

@@ -57,6 +57,8 @@ pub struct Child {
     exit: Option<ExitInfo>,
     stopped: bool,
     leftovers: Option<Leftovers>,
+    /// Whether what it leaves behind in its group is ended with it.
+    ends_group: bool,
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
@@ -86,6 +88,7 @@ impl Child {
             exit: None,
             stopped: false,
             leftovers: None,
+            ends_group: true,
             stdin,
             stdout,
             stderr,
@@ -95,6 +98,11 @@ impl Child {
     /// Process id; also the id of its process group.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// What it leaves behind in its process group is the caller's to end, or may go on.
+    pub fn leave_group_alone(&mut self) {
+        self.ends_group = false;
     }
 
     /// How it ended, once that has been observed.
@@ -227,8 +235,10 @@ impl Child {
         if !sys::peek_exited(self.pid) {
             return None;
         }
-        // While the leader is unreaped the group's id cannot be another's (D10).
-        let _gone = rustix::process::kill_process_group(self.pid, Signal::TERM);
+        if self.ends_group {
+            // While the leader is unreaped the group's id cannot be another's (D10).
+            let _gone = rustix::process::kill_process_group(self.pid, Signal::TERM);
+        }
         let reaped = sys::reap(self.pid, false)?;
         let info = ExitInfo {
             end: reaped.end,
@@ -240,7 +250,7 @@ impl Child {
         };
         self.exit = Some(info);
         self.watch = Watch::Idle(None);
-        if !group_is_empty(self.pid) {
+        if self.ends_group && !group_is_empty(self.pid) {
             self.leftovers = Some(Leftovers {
                 since: Instant::now(),
                 killed: false,

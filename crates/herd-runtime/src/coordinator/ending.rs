@@ -10,6 +10,27 @@ use herd_link::message::{FromCoordinator, Phase};
 
 use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 
+/// What herd ends with where SIGTERM was the end.
+const TERMINATED: u8 = 128 + 15;
+
+/// Why a backend has asked a driver for the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// Somebody wished it.
+    Asked,
+    /// It takes its resources back and will start the job again.
+    Requeued,
+    /// Nobody: it goes on with the job, and a signal was somebody else's.
+    Nobody,
+    /// It does not answer.
+    Unknown,
+    /// Its own limit on time has passed.
+    TimeLimit {
+        /// The limit.
+        seconds: u64,
+    },
+}
+
 impl Coordinator {
     /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
     pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
@@ -32,8 +53,8 @@ impl Coordinator {
         self.advance(now_ms);
     }
 
-    /// From here on the attempt does not end before [`Self::decide`]: whether its end was asked for, or
-    /// is a preemption, is being found out.
+    /// From here on the attempt does not end before [`Self::decide`]: whether its end was wished for, or
+    /// has another cause, is being found out.
     pub fn leave_undecided(&mut self) {
         self.undecided = true;
     }
@@ -43,11 +64,25 @@ impl Coordinator {
         self.stop.is_some() || self.stage == Stage::Finished
     }
 
-    /// It is known now whether the backend will start the job again.
-    pub fn decide(&mut self, preempted: bool, now_ms: u64) {
+    /// It is known now why the backend asked for the end.
+    pub fn decide(&mut self, why: Withdrawal, now_ms: u64) {
         self.undecided = false;
-        if let (true, Some(Stop::Cancelled { code })) = (preempted, &self.stop) {
-            self.stop = Some(Stop::Preempted { code: *code });
+        let (code, cancelled) = match self.stop {
+            Some(Stop::Cancelled { code }) => (code, true),
+            Some(Stop::Failed(None)) => (TERMINATED, false),
+            _ => return self.advance(now_ms),
+        };
+        match (why, cancelled) {
+            (Withdrawal::Asked, _) => self.stop = Some(Stop::Cancelled { code }),
+            (Withdrawal::Requeued, _) | (Withdrawal::Unknown, true) => {
+                self.stop = Some(Stop::Preempted { code });
+            }
+            (Withdrawal::TimeLimit { seconds }, _) => {
+                let early_ms = 0;
+                let failure = Failure::TimeLimit { seconds, early_ms };
+                self.stop = Some(Stop::Failed(Some(failure)));
+            }
+            (Withdrawal::Nobody, _) | (Withdrawal::Unknown, false) => {}
         }
         self.advance(now_ms);
     }

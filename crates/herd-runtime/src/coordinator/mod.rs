@@ -16,6 +16,7 @@ use herd_core::spec::SetupOn;
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult, VERSION};
 
+pub use self::ending::Withdrawal;
 use self::pause::Paused;
 use crate::array::ArrayQueue;
 use services::Services;

@@ -15,9 +15,11 @@ use herd_core::{exit, sentence};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, Durability, JobDir, JobDirError, TaskWriter};
 use herd_launch::cgroup::{Cgroup, Parent};
+use herd_link::message::RankStarters;
 use herd_link::{Key, LinkError};
 use thiserror::Error;
 
+use crate::coordinator::Withdrawal;
 use crate::executors::{Executors, Launch};
 use crate::merge::LogGrown;
 
@@ -65,20 +67,20 @@ pub struct Attempt {
     pub logs_at_hand: bool,
     /// Who is told when the merged log has grown.
     pub log_grown: Option<LogGrown>,
-    /// Finds out, when a signal has asked this driver for the end, whether the backend takes its resources
-    /// back and will start the job again. It has its own bound.
-    pub is_preempted: Option<IsPreempted>,
+    /// Finds out, when a signal has asked this driver for the end, why the backend did so. It has its own
+    /// bound.
+    pub why_ended: Option<WhyEnded>,
 }
 
 /// A question that a backend answers.
-pub struct IsPreempted(pub Box<dyn Fn() -> Asking + Send>);
+pub struct WhyEnded(pub Box<dyn Fn() -> Asking + Send>);
 
 /// A question under way.
-pub type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
+pub type Asking = Pin<Box<dyn Future<Output = Withdrawal> + Send>>;
 
-impl fmt::Debug for IsPreempted {
+impl fmt::Debug for WhyEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("IsPreempted")
+        f.write_str("WhyEnded")
     }
 }
 
@@ -94,6 +96,8 @@ pub enum ExecutorStart {
         argv: Vec<OsString>,
         /// Its environment.
         env: Vec<(OsString, OsString)>,
+        /// How it starts MPI's ranks.
+        rank_starters: RankStarters,
     },
 }
 
@@ -218,7 +222,7 @@ pub(super) fn start_executors(
             }
             Executors::start_each(launches)
         }
-        ExecutorStart::All { argv, env } => Executors::start_all(Launch {
+        ExecutorStart::All { argv, env, .. } => Executors::start_all(Launch {
             name: "the executors".to_owned(),
             argv: std::mem::take(argv).into_iter().chain(own).collect(),
             env: std::mem::take(env),

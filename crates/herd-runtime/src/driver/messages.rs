@@ -1,6 +1,7 @@
 //! What nodes and clients say to the driver.
 
 use herd_core::event::EventKind;
+use herd_core::exit::ProcessEnd;
 use herd_link::Frame;
 use herd_link::message::{FromCoordinator, ToCoordinator, VERSION};
 
@@ -8,6 +9,9 @@ use super::{Driver, OTHER_RELEASE, Peer};
 use crate::connections::{ConnectionId, Incoming};
 use crate::coordinator::other_version;
 use crate::signals::Asked;
+
+/// The number of the signal by which batch systems ask for the end.
+const SIGTERM: u8 = 15;
 
 impl Driver {
     pub(super) fn handle(&mut self, (id, incoming): (ConnectionId, Incoming)) {
@@ -89,7 +93,12 @@ impl Driver {
             ToCoordinator::RankStarted { rank, pid } => {
                 self.coordinator.rank_started(node, rank, pid);
             }
-            ToCoordinator::RankEnded(result) => self.coordinator.rank_ended(*result, now),
+            ToCoordinator::RankEnded(result) => {
+                if result.end == ProcessEnd::Signaled(SIGTERM) && !result.stopped {
+                    self.suspect_end();
+                }
+                self.coordinator.rank_ended(*result, now);
+            }
             ToCoordinator::TasksEnded { results } => {
                 self.coordinator.tasks_ended(node, results, now);
             }

@@ -19,17 +19,18 @@ use herd_jobdir::job::task_log_in;
 use herd_jobdir::{
     AttemptDir, DriverInfo, Durability, EventWriter, JobDir, JobDirError, Reserve, TaskWriter,
 };
-use herd_link::message::{Assign, FromCoordinator};
+use herd_link::message::{Assign, FromCoordinator, RankStarters};
 use herd_link::{Channel, Key};
 use tokio::time::{MissedTickBehavior, interval};
 
 pub use self::attempt::{
-    Asking, Attempt, DriverError, ExecutorStart, IsPreempted, NodePlan, asked_by_signal,
+    Asking, Attempt, DriverError, ExecutorStart, NodePlan, WhyEnded, asked_by_signal,
 };
 use self::attempt::{all_executors_log, executor_log, start_executors};
 use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
+pub use crate::coordinator::Withdrawal;
 use crate::coordinator::{Action, Coordinator};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Ended, Executors};
@@ -82,6 +83,10 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         .write_driver(&DriverInfo::of_this_process(address.to_string()))?;
     let events = attempt.dir.event_writer()?;
     let reserve = attempt.dir.reserve();
+    let rank_starters = match &mut attempt.executors {
+        ExecutorStart::Each(_) => RankStarters::default(),
+        ExecutorStart::All { rank_starters, .. } => std::mem::take(rank_starters),
+    };
     let executors = start_executors(&mut attempt, address)?;
     let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
     let files = LogFiles::new(attempt.dir.clone(), names.clone());
@@ -111,6 +116,7 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         followers: Followers::new(attempt.job.path()),
         address,
         key_file: attempt.key_file,
+        rank_starters,
         node_connections: BTreeMap::new(),
         merger: Merger::new(&attempt.plan, attempt.run_log, files, attempt.log_grown),
         plan: attempt.plan,
@@ -124,7 +130,7 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         tasks: attempt.tasks,
         tasks_dir: attempt.tasks_dir,
         records: Records::new(attempt.warn),
-        is_preempted: attempt.is_preempted,
+        why_ended: attempt.why_ended,
         asking: None,
         last_resort: LastResort::default(),
         end: None,
@@ -146,6 +152,7 @@ struct Driver {
     /// Where commands inside the job reach this driver.
     address: SocketAddr,
     key_file: PathBuf,
+    rank_starters: RankStarters,
     node_connections: BTreeMap<usize, ConnectionId>,
     merger: Merger,
     plan: Plan,
@@ -159,8 +166,8 @@ struct Driver {
     tasks: Option<TaskWriter>,
     tasks_dir: PathBuf,
     records: Records,
-    is_preempted: Option<IsPreempted>,
-    /// Whether a signal that has come means a preemption, while it is being found out.
+    why_ended: Option<WhyEnded>,
+    /// Why a signal has come, while it is being found out.
     asking: Option<Asking>,
     last_resort: LastResort,
     end: Option<AttemptEnd>,
@@ -214,8 +221,8 @@ impl Driver {
                     self.executor_ended(ended, how);
                     self.executors.end_orphans();
                 }
-                preempted = answer(&mut self.asking) => {
-                    self.coordinator.decide(preempted, self.clock.now_ms());
+                why = answer(&mut self.asking) => {
+                    self.coordinator.decide(why, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
@@ -267,7 +274,7 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                if let Some(IsPreempted(ask)) = self.is_preempted.take() {
+                if let Some(WhyEnded(ask)) = self.why_ended.take() {
                     self.asking = Some(ask());
                     self.coordinator.leave_undecided();
                 } else if self.asking.is_some() {
@@ -287,6 +294,17 @@ impl Driver {
                 guard::stop_guard();
             }
             Asked::Resume => self.coordinator.resume(now),
+        }
+    }
+
+    /// A rank was ended by a signal that was not ours. Batch systems may signal ranks before this driver,
+    /// whose end is then no failure of theirs.
+    fn suspect_end(&mut self) {
+        if !self.coordinator.is_ending()
+            && let Some(WhyEnded(ask)) = self.why_ended.take()
+        {
+            self.asking = Some(ask());
+            self.coordinator.leave_undecided();
         }
     }
 
@@ -386,12 +404,13 @@ impl Driver {
             logs_at_hand: self.logs_at_hand,
             coordinator: self.address.to_string(),
             key_file: self.key_file.to_string_lossy().into_owned(),
+            rank_starters: self.rank_starters.clone(),
         }
     }
 }
 
 /// The answer to a question under way; pends where there is none. Cancel-safe.
-async fn answer(asking: &mut Option<Asking>) -> bool {
+async fn answer(asking: &mut Option<Asking>) -> Withdrawal {
     let Some(question) = asking else {
         return std::future::pending().await;
     };

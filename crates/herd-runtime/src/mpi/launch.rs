@@ -53,6 +53,7 @@ pub(super) fn required(files: &Files<'_>) -> BTreeMap<String, String> {
         ("OMPI_MCA_orte_default_hostfile", hosts.as_str()),
         ("OMPI_MCA_plm", "rsh"),
         ("OMPI_MCA_plm_rsh_agent", &shell),
+        ("OMPI_MCA_ras", "^slurm"),
         ("OMPI_MCA_rmaps_base_mapping_policy", "slot"),
         ("OMPI_MCA_orte_keep_fqdn_hostnames", "1"),
         // Open MPI 5 (PRRTE)
@@ -108,7 +109,7 @@ pub(super) fn defaults(root: bool, one_machine: bool) -> Vec<(&'static str, &'st
     defaults
 }
 
-/// `mpirun` with as many shims as there are ranks; `shim` is the program and its first arguments.
+/// `mpirun` with as many shims as there are ranks; `shim` is the program and its arguments.
 pub(super) fn argv(program: &str, plan: &Plan, shim: &[String]) -> Vec<String> {
     let world = plan.world_size().to_string();
     let mut argv = vec![program.to_owned(), "-n".to_owned(), world];

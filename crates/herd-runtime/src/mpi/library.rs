@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use herd_launch::{Pid, tree};
 
+use super::starter::STEP_VARIABLE;
+
 /// When a rank is looked at, from its start. Programs load their libraries first, and MPI takes longer
 /// to initialise than the first of these.
 pub(super) const LOOKS: [Duration; 5] = [
@@ -27,16 +29,18 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// Whose `mpirun` has made this environment.
+    /// Whose `mpirun`, or way to meet, has made this environment.
     pub(super) fn of_launcher(variable: impl Fn(&str) -> Option<String>) -> Self {
-        if variable("OMPI_COMM_WORLD_SIZE").is_some() {
+        let step = variable(STEP_VARIABLE).is_some();
+        if variable("OMPI_COMM_WORLD_SIZE").is_some() || step && variable("PMIX_RANK").is_some() {
             Self::OpenMpi
         } else {
             Self::Mpich
         }
     }
 
-    fn name(self) -> &'static str {
+    /// As people call it.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "Open MPI",
             Self::Mpich => "MPICH",
@@ -44,21 +48,27 @@ impl Family {
     }
 }
 
-/// What is wrong with a rank that was started by `launcher`, as far as its processes show it now.
-pub(super) fn mismatch(rank: Pid, launcher: Family) -> Option<String> {
+/// What is wrong with a rank that was started by `launcher`, or by a step of Slurm that meets its library
+/// that way, as far as its processes show it now.
+pub(super) fn mismatch(rank: Pid, launcher: Family, by_step: bool) -> Option<String> {
     let processes = std::iter::once(rank).chain(tree::descendants(rank));
     let loaded: BTreeSet<Family> = processes
         .filter_map(|pid| fs::read_to_string(format!("/proc/{}/maps", pid.as_raw_nonzero())).ok())
         .flat_map(|maps| families(&maps))
         .collect();
     let other = loaded.iter().find(|&&family| family != launcher)?;
-    (!loaded.contains(&launcher)).then(|| {
+    let other = (!loaded.contains(&launcher)).then(|| other.name())?;
+    let launcher = launcher.name();
+    Some(if by_step {
         format!(
-            "the program was built with {}, and mpirun is {}'s: each rank would run alone; put the \
-             mpirun of {} first on the PATH of the job, or name it in the variable MPIRUN",
-            other.name(),
-            launcher.name(),
-            other.name()
+            "the program was built with {other}, and srun has met it as {launcher}: each rank would run \
+             alone; put the mpirun of {other} first on the PATH of the job, or set SLURM_MPI_TYPE to what \
+             {other} meets by (pmix, pmi2), or to none for its mpirun"
+        )
+    } else {
+        format!(
+            "the program was built with {other}, and mpirun is {launcher}'s: each rank would run alone; \
+             put the mpirun of {other} first on the PATH of the job, or name it in the variable MPIRUN"
         )
     })
 }

@@ -2,6 +2,7 @@
 //! places there, as their shims tell of them.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;
 use std::ops::Range;
@@ -21,9 +22,11 @@ use tokio::time::Instant;
 use super::launch::{self, Files, Hosts};
 use super::place::{Place, PlaceError, one_machine};
 use super::ranks::{RankEvent, Ranks};
+use super::starter;
 use super::wire::RankCommand;
 use crate::clock::{Clock, until};
 use crate::command;
+use crate::entry::NODE_VARIABLE;
 use crate::environment::{self, Meeting};
 use crate::inherited::complete;
 use crate::phase::{PhaseEvent, PhaseRun};
@@ -41,6 +44,8 @@ const SIGTERM: i32 = 15;
 pub(crate) enum StartError {
     #[error(transparent)]
     Place(#[from] PlaceError),
+    #[error(transparent)]
+    WrongType(#[from] starter::WrongType),
     #[error("could not {what} {}", path.display())]
     File {
         what: &'static str,
@@ -63,14 +68,17 @@ impl StartError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Launcher(error) | Self::Program(error) => error.exit_code(),
-            Self::Place(_) | Self::File { .. } => exit::HERD_FAILED,
+            Self::Place(_) | Self::WrongType(_) | Self::File { .. } => exit::HERD_FAILED,
         }
     }
 }
 
+/// Arguments and environment.
+type CommandLine = (Vec<String>, Vec<(OsString, OsString)>);
+
 /// A running phase.
 pub(crate) struct MpiRun {
-    /// `mpirun`, the files of the ranks, and what is left at the end.
+    /// `mpirun` or what stands for it, the files of the ranks, and what is left at the end.
     inner: PhaseRun,
     ranks: Ranks,
     node: u32,
@@ -82,6 +90,8 @@ pub(crate) struct MpiRun {
     ended: BTreeSet<u32>,
     failed: bool,
     stopped: bool,
+    /// What starts the ranks, for messages.
+    starter: &'static str,
     /// It lasts until node 0 is done.
     serving: bool,
     /// The ranks are done with; what is left is `inner`'s.
@@ -132,6 +142,7 @@ impl MpiRun {
             ended: BTreeSet::new(),
             failed: false,
             stopped: false,
+            starter: "mpirun",
             serving: assign.node > 0,
             over: false,
             kill_at: None,
@@ -141,8 +152,7 @@ impl MpiRun {
         };
         if assign.node == 0 {
             run.look_for_program(assign)?;
-            let spec = run.launcher(assign, own_name)?;
-            run.inner.launch(spec).map_err(StartError::Launcher)?;
+            run.launch(assign, own_name)?;
         }
         Ok(run)
     }
@@ -158,7 +168,56 @@ impl MpiRun {
             .map_err(StartError::Program)
     }
 
-    fn launcher(&self, assign: &Assign, own_name: bool) -> Result<ProcessSpec, PlaceError> {
+    /// Starts what starts the ranks.
+    fn launch(&mut self, assign: &Assign, own_name: bool) -> Result<(), StartError> {
+        let env = complete(assign, environment::of_node(assign));
+        let (argv, env) = match starter::of_batch_system(assign, &env)? {
+            Some(mut argv) => {
+                argv.extend(self.shim(assign));
+                (argv, starter::environment(env))
+            }
+            None => self.mpirun(assign, own_name)?,
+        };
+        let program = Path::new(argv.first().map_or("mpirun", String::as_str));
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let batch = name == "srun";
+        self.starter = if batch { "srun" } else { "mpirun" };
+        let node = assign.node_names.first().cloned().unwrap_or_default();
+        let log = self.attempt_dir.join("nodes").join(node);
+        let spec = ProcessSpec {
+            stdin: if assign.pass_stdin {
+                Stdin::Inherit
+            } else {
+                Stdin::Null
+            },
+            stdout: Output::File(log.join(format!("{}.log", self.starter))),
+            stderr: Output::SameAsStdout,
+            ..ProcessSpec::new(
+                argv.into_iter().map(Into::into).collect(),
+                env,
+                assign.plan.workdir.clone(),
+            )
+        };
+        self.inner.launch(spec).map_err(if batch {
+            StartError::Program
+        } else {
+            StartError::Launcher
+        })
+    }
+
+    /// A rank's parent and its arguments.
+    fn shim(&self, assign: &Assign) -> [String; 4] {
+        let own_program = std::env::current_exe().unwrap_or_else(|_gone| "herd-node".into());
+        [
+            own_program.to_string_lossy().into_owned(),
+            "shim".to_owned(),
+            self.place.directory().to_string_lossy().into_owned(),
+            assign.plan.ranks_per_node.to_string(),
+        ]
+    }
+
+    /// `mpirun` and its environment.
+    fn mpirun(&self, assign: &Assign, own_name: bool) -> Result<CommandLine, PlaceError> {
         let plan = &assign.plan;
         let one_machine = one_machine(assign);
         // Without names of their own, nodes of one machine are one host to MPI.
@@ -198,30 +257,8 @@ impl MpiRun {
                 || "mpirun".to_owned(),
                 |(_, value)| value.to_string_lossy().into_owned(),
             );
-        let own_program = std::env::current_exe().unwrap_or_else(|_gone| "herd-node".into());
-        let shim = [
-            own_program.to_string_lossy().into_owned(),
-            "shim".to_owned(),
-            place.directory().to_string_lossy().into_owned(),
-            plan.ranks_per_node.to_string(),
-        ];
-        let argv = launch::argv(&program, plan, &shim);
-        let name = assign.node_names.first().cloned().unwrap_or_default();
-        let log = self.attempt_dir.join("nodes").join(name).join("mpirun.log");
-        Ok(ProcessSpec {
-            stdin: if assign.pass_stdin {
-                Stdin::Inherit
-            } else {
-                Stdin::Null
-            },
-            stdout: Output::File(log),
-            stderr: Output::SameAsStdout,
-            ..ProcessSpec::new(
-                argv.into_iter().map(Into::into).collect(),
-                env,
-                plan.workdir.clone(),
-            )
-        })
+        let argv = launch::argv(&program, plan, &self.shim(assign));
+        Ok((argv, env))
     }
 
     /// The next event. Cancel-safe. Pends for ever after `Done`.
@@ -375,7 +412,7 @@ impl MpiRun {
                 } else {
                     "without having run this rank"
                 };
-                let why = format!("mpirun {} {about}", launcher.end);
+                let why = format!("{} {} {about}", self.starter, launcher.end);
                 let end = if launcher.end.is_success() {
                     ProcessEnd::Exited(exit::HERD_FAILED)
                 } else {
@@ -428,6 +465,10 @@ fn describe(assign: &Assign, rank: u32) -> RankCommand {
         "TORCHELASTIC_ERROR_FILE".to_owned(),
         text(&files.error_file),
     );
+    if let Ok(name) = std::env::var(NODE_VARIABLE) {
+        // A launcher may give all ranks the variables of its own node.
+        env.insert(NODE_VARIABLE.to_owned(), name);
+    }
     let run = assign.plan.run.as_ref();
     RankCommand {
         argv: run

@@ -32,10 +32,12 @@ const POLL: Duration = Duration::from_millis(10);
 /// What the rank's descendants get after it; the executor sweeps again later.
 const LEFTOVER_BOUND: Duration = Duration::from_secs(7);
 /// Variables in which MPI libraries say which rank this is of how many.
-const RANKS: [(&str, &str); 3] = [
+const RANKS: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("PMIX_RANK", "PMIX_SIZE"),
+    // Slurm's PMIx does not say how many there are.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 ];
 /// Descriptor of MPICH's process manager, which the rank inherits.
 const PMI_DESCRIPTOR: &str = "PMI_FD";
@@ -177,6 +179,7 @@ impl Executor {
         let mut wrong: Option<String> = None;
         let mut end = ProcessEnd::Exited(exit::HERD_FAILED);
         let launcher = Family::of_launcher(|name| std::env::var(name).ok());
+        let by_step = std::env::var_os(super::starter::STEP_VARIABLE).is_some();
         let began = Instant::now();
         let mut looks = library::LOOKS.iter();
         let mut look = looks.next();
@@ -195,7 +198,7 @@ impl Executor {
                 },
                 () = until(look.map(|&after| began + after)) => {
                     look = looks.next();
-                    wrong = number(pid).and_then(|pid| library::mismatch(pid, launcher));
+                    wrong = number(pid).and_then(|pid| library::mismatch(pid, launcher, by_step));
                     if wrong.is_some() {
                         look = None;
                         group.kill();

@@ -79,6 +79,8 @@ pub(crate) struct PhaseRun {
     /// How the process that starts the ranks ended.
     launcher: Option<LauncherEnd>,
     memory: MemoryWatch,
+    /// Whether there are ranks of other nodes that may need what those of this node leave behind.
+    leaves_to_peers: bool,
     /// Children of this process that are not the phase's and outlive it.
     spared: Vec<Pid>,
     setup: Option<SetupResult>,
@@ -142,6 +144,7 @@ impl PhaseRun {
             exhausted: false,
             launcher: None,
             memory: MemoryWatch::start(),
+            leaves_to_peers: false,
             spared: Vec::new(),
             setup: None,
             pending: VecDeque::new(),
@@ -155,7 +158,10 @@ impl PhaseRun {
         let mut children = Vec::new();
         let started = match phase {
             Phase::Setup => run.start_setup(assign, &mut children),
-            Phase::Run => run.start_ranks(assign, meeting, &mut children),
+            Phase::Run => {
+                run.leaves_to_peers = assign.plan.nodes > 1;
+                run.start_ranks(assign, meeting, &mut children)
+            }
         };
         run.group = Group::from_children(children);
         if !started {
@@ -172,7 +178,12 @@ impl PhaseRun {
                 return event;
             }
             if self.exhausted && !self.held && matches!(self.stage, Stage::Running) {
-                self.sweep();
+                if self.leaves_to_peers && !self.stopped {
+                    // What ranks left may serve ranks of other nodes: it is ended with the executor.
+                    self.drain();
+                } else {
+                    self.sweep();
+                }
             }
             match &mut self.stage {
                 Stage::Running => tokio::select! {

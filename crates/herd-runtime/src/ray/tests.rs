@@ -6,6 +6,7 @@ use herd_core::JobId;
 use herd_core::plan::{self, BackendFacts, Submission};
 use herd_core::spec::{Command, JobSpec, JobType};
 use herd_core::units::Bytes;
+use herd_link::message::RankStarters;
 
 use super::directory::Directory;
 use super::*;
@@ -40,6 +41,7 @@ fn assign(node: u32, addresses: &[&str]) -> Assign {
         coordinator: String::new(),
         key_file: String::new(),
         logs_at_hand: false,
+        rank_starters: RankStarters::default(),
     }
 }
 

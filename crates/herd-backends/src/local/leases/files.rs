@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use nix::libc;
 
@@ -12,6 +13,8 @@ use super::{Entry, LeaseError};
 
 /// Longest entry that is read: entries come from other users.
 const ENTRY_BYTES: u64 = 4096;
+/// A job that has not looked for this long while it waits goes last.
+const STANDS_STILL: Duration = Duration::from_secs(15);
 /// An entry that was never finished is removed after this long.
 const UNFINISHED_SECONDS: u64 = 60;
 
@@ -20,7 +23,7 @@ const UNFINISHED_SECONDS: u64 = 60;
 pub(super) struct Place {
     path: PathBuf,
     /// Keeps the lock.
-    _file: File,
+    file: File,
 }
 
 impl Place {
@@ -45,8 +48,24 @@ impl Place {
                 source,
             });
         }
-        Ok(Self { path, _file: file })
+        Ok(Self { path, file })
     }
+}
+
+impl Place {
+    /// Says that its process still looks. Where that fails, others go first after a while.
+    pub(super) fn refresh(&self) {
+        let _stands_still = self.file.set_modified(SystemTime::now());
+    }
+}
+
+/// Whether an entry's process has looked not long ago. One that was stopped (SIGSTOP) keeps its lock;
+/// until it goes on, those behind it must not wait for it.
+pub(super) fn is_fresh(path: &Path) -> bool {
+    fs::symlink_metadata(path)
+        .and_then(|metadata| metadata.modified())
+        // A time that is still to come is one before the clock was set back.
+        .is_ok_and(|at| at.elapsed().unwrap_or_default() < STANDS_STILL)
 }
 
 impl Drop for Place {

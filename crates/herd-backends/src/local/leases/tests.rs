@@ -151,6 +151,27 @@ fn stale_and_foreign_entries_hold_nobody_up() {
 }
 
 #[test]
+fn i6_a_job_that_stands_still_while_it_waits_lets_others_go_first_until_it_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let leases = leases(&dir);
+    let first = ticket(50, 1, 2, 0);
+    let mut stopped = wait(&leases, &first);
+    let mut second = wait(&leases, &ticket(50, 2, 2, 0));
+    assert!(second.try_acquire().unwrap().is_none());
+    // As long as this it has not looked.
+    let entry = File::open(leases.queue().join(first.queue_name())).unwrap();
+    let before = std::time::SystemTime::now() - std::time::Duration::from_secs(16);
+    entry.set_modified(before).unwrap();
+    let lease = second.try_acquire().unwrap().unwrap();
+    assert!(stopped.try_acquire().unwrap().is_none());
+    // It goes on, and is the first again.
+    let mut third = wait(&leases, &ticket(50, 3, 2, 0));
+    drop(lease);
+    assert!(third.try_acquire().unwrap().is_none());
+    assert!(stopped.try_acquire().unwrap().is_some());
+}
+
+#[test]
 fn the_kernel_gives_back_what_a_killed_holder_had() {
     let dir = tempfile::tempdir().unwrap();
     let leases = leases(&dir);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::poll::{PollTimeout, poll};
 
-use super::files::{Place, lock, open_lock};
+use super::files::{Place, is_fresh, lock, open_lock};
 use super::{Entry, LeaseError, Leases, Need, Stock, Ticket};
 
 /// Tries for the gate, a millisecond apart: it is held for microseconds.
@@ -51,6 +51,9 @@ impl Waiting {
                 _locks: Vec::new(),
                 _place: None,
             }));
+        }
+        if let Some(place) = &self.place {
+            place.refresh();
         }
         // One at a time: two that take the last two GPUs one each would both go away empty.
         let Some(_gate) = self.gate()? else {
@@ -147,13 +150,15 @@ impl Waiting {
         })
     }
 
-    /// Live entries before this one that want some of the same kind.
+    /// Live entries before this one that want some of the same kind and still look.
     fn ahead(&self) -> Result<usize, LeaseError> {
         let own = self.ticket.queue_name();
-        let queue = Leases::live(&self.leases.queue())?;
+        let directory = self.leases.queue();
+        let queue = Leases::live(&directory)?;
         Ok(queue
             .iter()
             .filter(|(name, entry)| *name < own && entry.need.competes(self.ticket.need))
+            .filter(|(name, _)| is_fresh(&directory.join(name)))
             .count())
     }
 

@@ -232,7 +232,8 @@ impl Course<'_> {
         if let Some(sentence) = said::after_finish(&finish) {
             say(&sentence);
         }
-        self.agent.settings().layout.remove_implicit();
+        let settings = self.agent.settings();
+        settings.layout.remove_implicit(settings.workers);
         let report = if self.flags.summary {
             ends::summary(world, ends, self.began)
         } else {

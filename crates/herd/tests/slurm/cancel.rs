@@ -1,0 +1,199 @@
+//! Jobs that are ended or started again from outside.
+
+use std::fs;
+use std::time::Duration;
+
+use herd_runtime::executor::LEASE;
+use herd_testing::within;
+use serde_json::json;
+
+use crate::case;
+use crate::lab::Lab;
+use crate::user::{DEADLINE, Job, User};
+
+pub(crate) fn cases() -> Vec<crate::Case> {
+    vec![
+        case!(cancel::r19_cancelled_in_the_queue),
+        case!(cancel::r19_cancelled_in_setup_and_in_run_with_grace),
+        case!(cancel::r19_scancel_from_outside_cancels_with_grace),
+        case!(cancel::i2_requeued_from_outside_is_the_next_attempt),
+        case!(cancel::r22_i5_a_driver_that_is_killed_is_the_end),
+        case!(cancel::the_jobs_own_time_limit_ends_it),
+        case!(cancel::slurms_time_limit_ends_it),
+    ]
+}
+
+/// A rank that says how it was asked to end, after it has said that it is there.
+fn trapping(user: &User<'_>) -> String {
+    let dir = user.path("").display().to_string();
+    format!(
+        "trap 'touch {dir}/asked-$HERD_RANK; exit 0' TERM\ntouch {dir}/up-$HERD_RANK\n\
+         while :; do sleep 0.1; done"
+    )
+}
+
+fn await_ranks(user: &User<'_>, ranks: u32) {
+    for rank in 0..ranks {
+        user.await_file(&format!("up-{rank}"));
+    }
+}
+
+pub(crate) fn r19_cancelled_in_the_queue(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let go = user.path("go");
+    let first =
+        user.submit(json!({"run": format!("while [ ! -e {} ]; do sleep 0.1; done", go.display())}));
+    let job = user.submit(json!({"run": "true", "after": [first.id]}));
+    job.await_state("QUEUED");
+    assert_eq!(user.ask(&["cancel", &job.id]).code, 0);
+    job.ends("CANCELLED", 130);
+    user.touch("go");
+    first.ends("SUCCEEDED", 0);
+}
+
+pub(crate) fn r19_cancelled_in_setup_and_in_run_with_grace(lab: &Lab) {
+    let _shared = lab.shared();
+    for phase in ["setup", "run"] {
+        let user = User::new(lab);
+        let mut job = json!({"nodes": 2, "run": "touch never; sleep 600"});
+        job[phase] = if phase == "setup" {
+            json!({"on": "each", "run": trapping(&user)})
+        } else {
+            trapping(&user).into()
+        };
+        let job = user.submit(job);
+        await_ranks(&user, 2);
+        assert_eq!(user.ask(&["cancel", &job.id]).code, 0);
+        job.ends("CANCELLED", 130);
+        assert!(user.has("asked-0") && user.has("asked-1"), "{phase}");
+        job.gone();
+    }
+}
+
+pub(crate) fn r19_scancel_from_outside_cancels_with_grace(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let job = user.submit(json!({"nodes": 2, "run": trapping(&user)}));
+    await_ranks(&user, 2);
+    lab.ask(&["scancel", &job.number()]);
+    job.wait();
+    assert_eq!(
+        job.record("result.json")["state"],
+        "CANCELLED",
+        "{}",
+        job.story()
+    );
+    assert!(user.has("asked-0") && user.has("asked-1"));
+    job.gone();
+}
+
+pub(crate) fn i2_requeued_from_outside_is_the_next_attempt(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let dir = user.path("").display().to_string();
+    let job = user.submit(json!({
+        "nodes": 2,
+        "run": format!("echo attempt $HERD_ATTEMPT of $SLURM_JOB_ID; [ $HERD_ATTEMPT = 1 ] || exit 0\ntouch {dir}/up-$HERD_RANK; sleep 600"),
+    }));
+    await_ranks(&user, 2);
+    let number = job.number();
+    lab.ask(&["scontrol", "requeue", &number]);
+    let result = job.ends("SUCCEEDED", 0);
+    assert_eq!(result["attempts"], 2, "{result}");
+    assert_eq!(
+        job.record("attempts/1/end")["state"],
+        "PREEMPTED",
+        "{}",
+        job.story()
+    );
+    for attempt in 1..=2 {
+        assert_eq!(
+            job.log()
+                .matches(&format!("attempt {attempt} of {number}\n"))
+                .count(),
+            2
+        );
+        let own = job
+            .dir
+            .join(format!("attempts/{attempt}/ranks/1/stdout.log"));
+        assert_eq!(
+            fs::read_to_string(own).unwrap(),
+            format!("attempt {attempt} of {number}\n")
+        );
+        let owner = fs::read_to_string(job.dir.join(format!("attempts/{attempt}/owner"))).unwrap();
+        assert!(
+            owner.contains(&format!("slurm:{number}.{}\"", attempt - 1)),
+            "{owner}"
+        );
+    }
+    job.gone();
+}
+
+pub(crate) fn r22_i5_a_driver_that_is_killed_is_the_end(lab: &Lab) {
+    let _shared = lab.shared();
+    // The guard, what it guards, and both, which leaves the executors to their lease.
+    for which in [vec![0], vec![1], vec![0, 1]] {
+        let user = User::new(lab);
+        let job = user.submit(json!({"nodes": 2, "run": trapping(&user)}));
+        await_ranks(&user, 2);
+        let mut drivers = job.drivers();
+        drivers.sort_unstable();
+        assert_eq!(drivers.len(), 2, "{drivers:?}");
+        for index in &which {
+            // The second may have followed the first.
+            let pid = nix::unistd::Pid::from_raw(drivers[*index]);
+            let _gone = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        // The lease and two seconds, and a loaded machine.
+        job.gone_within(5 * (LEASE + Duration::from_secs(2)));
+        let code = job.wait();
+        let result = job.record("result.json");
+        assert!(code >= 125, "{which:?}: {result}");
+        assert!(
+            ["FAILED", "CANCELLED"].contains(&result["state"].as_str().unwrap()),
+            "{result}"
+        );
+        job.gone();
+    }
+}
+
+pub(crate) fn the_jobs_own_time_limit_ends_it(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let job = user.submit(json!({"nodes": 2, "walltime": "8s", "run": trapping(&user)}));
+    let result = job.ends("FAILED", 124);
+    assert!(
+        result["failure"].to_string().contains("time-limit"),
+        "{result}"
+    );
+    job.gone();
+}
+
+pub(crate) fn slurms_time_limit_ends_it(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let job = user.submit(json!({"nodes": 2, "run": trapping(&user)}));
+    await_ranks(&user, 2);
+    limit(lab, &job);
+    let result = job.ends("FAILED", 124);
+    assert!(
+        result["failure"].to_string().contains("time-limit"),
+        "{result}"
+    );
+    assert!(user.has("asked-0") && user.has("asked-1"));
+    job.gone();
+}
+
+/// Slurm looks at limits every 30 s, and takes none below a minute.
+fn limit(lab: &Lab, job: &Job<'_>) {
+    lab.ask(&[
+        "scontrol",
+        "update",
+        &format!("JobId={}", job.number()),
+        "TimeLimit=1",
+    ]);
+    within(DEADLINE, "the limit", || {
+        job.in_slurm().contains("TimeLimit=00:01:00")
+    });
+}

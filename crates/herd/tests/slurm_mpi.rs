@@ -1,0 +1,267 @@
+//! `type: mpi` on a real Slurm, with real Open MPI and MPICH: ranks that `srun` starts with the way to
+//! meet that each library has, and ranks of `mpirun` that reaches the nodes by `herd rsh`.
+
+mod live;
+mod on_slurm;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use herd_testing::within;
+use live::{Herd, assert_code, stderr, stdout};
+use on_slurm::Cluster;
+
+/// Bound on what one job does, on a machine that is loaded.
+const DEADLINE: Duration = Duration::from_mins(3);
+/// Suffixes of the programs `mpicc` and `mpirun`.
+const LIBRARIES: [&str; 2] = ["openmpi", "mpich"];
+
+fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| Cluster::up(&["--nodes", "2", "--cpus", "64", "--memory", "64000"]))
+}
+
+fn ring(herd: &Herd, library: &str) -> PathBuf {
+    let source = herd.file(
+        "ring.c",
+        r#"
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int rank, size, sum;
+    char host[256];
+    gethostname(host, sizeof host);
+    MPI_Init(&argc, &argv);
+    if (argc > 1)
+        sleep(atoi(argv[1]));
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("%d of %d sums %d as %s on %s, %s\n", rank, size, sum, getenv("HERD_RANK"), host, getenv("SLURMD_NODENAME"));
+    fprintf(stderr, "stderr of %d\n", rank);
+    MPI_Finalize();
+    return 0;
+}
+"#,
+    );
+    let program = herd.path(&format!("ring-{library}"));
+    let compiler = format!("mpicc.{library}");
+    let compiled = Command::new(&compiler)
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; run lab/mpi"));
+    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    program
+}
+
+/// A job of two nodes with two ranks each; `env` are more variables.
+fn job(herd: &Herd, library: &str, env: &str, run: &str) -> String {
+    let run = run.replace('\n', "\n  ");
+    let text = format!(
+        "name: mpi\ntype: mpi\nnodes: 2\nprocs_per_node: 2\n\
+         resources: {{cpus: 2, memory: 1GB}}\nenv: {{MPIRUN: mpirun.{library}, OMPI_ALLOW_RUN_AS_ROOT: 1, \
+         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: 1{env}}}\nrun: |\n  {run}\n"
+    );
+    let path = herd.file(&format!("{library}.yaml"), &text);
+    path.to_string_lossy().into_owned()
+}
+
+fn herd_command(herd: &Herd, args: &[&str]) -> Command {
+    let plain = herd.command(args);
+    let mut command = cluster().command(plain.get_program());
+    let variables = plain
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    command
+        .args(plain.get_args())
+        .envs(variables)
+        .current_dir(herd.path(""))
+        .stdin(std::process::Stdio::null());
+    command
+}
+
+fn on_slurm(herd: &Herd, args: &[&str]) -> Output {
+    herd_command(herd, args).output().unwrap()
+}
+
+/// What started the ranks, by the log that it has.
+fn starter(herd: &Herd) -> String {
+    let nodes = herd.job_dir().join("attempts/1/nodes");
+    let mut found = Vec::new();
+    for node in fs::read_dir(nodes).unwrap().flatten() {
+        // Executors write beside the directories of the nodes.
+        let files = fs::read_dir(node.path());
+        for file in files.into_iter().flatten().flatten() {
+            let name = file.file_name().to_string_lossy().into_owned();
+            found.extend(
+                name.strip_suffix(".log")
+                    .filter(|n| ["srun", "mpirun"].contains(n))
+                    .map(str::to_owned),
+            );
+        }
+    }
+    found.join(",")
+}
+
+fn check_ring(herd: &Herd, library: &str, output: &Output) {
+    assert_code(output, 0);
+    let text = stdout(output);
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once(") ").map(|(_, said)| said))
+        .filter(|line| line.contains(" sums "))
+        .collect();
+    lines.sort_unstable();
+    let names = ["node1", "node1", "node2", "node2"];
+    let expected: Vec<String> = (0..4)
+        .map(|rank| format!("{rank} of 4 sums 6 as {rank} on {0}, {0}", names[rank]))
+        .collect();
+    assert_eq!(lines, expected, "{library}: {text}{}", stderr(output));
+    for rank in 0..4 {
+        let rank = rank.to_string();
+        let logs = on_slurm(
+            herd,
+            &[
+                "logs", "last", "--rank", &rank, "--stream", "stderr", "--raw",
+            ],
+        );
+        assert!(
+            stdout(&logs).contains(&format!("stderr of {rank}\n")),
+            "{library}"
+        );
+    }
+}
+
+#[test]
+fn ranks_meet_by_the_way_that_slurm_has_for_their_library() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let program = ring(&herd, library);
+        let file = job(&herd, library, "", &program.to_string_lossy());
+        let output = on_slurm(&herd, &["run", "-b", "slurm", &file]);
+        check_ring(&herd, library, &output);
+        assert_eq!(starter(&herd), "srun", "{library}");
+    }
+}
+
+#[test]
+fn ranks_of_mpirun_reach_the_nodes_by_herd_rsh() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let program = ring(&herd, library);
+        let file = job(
+            &herd,
+            library,
+            ", SLURM_MPI_TYPE: none",
+            &program.to_string_lossy(),
+        );
+        let output = on_slurm(&herd, &["run", "-b", "slurm", &file]);
+        check_ring(&herd, library, &output);
+        assert_eq!(starter(&herd), "mpirun", "{library}");
+    }
+}
+
+#[test]
+fn a_way_that_is_not_the_librarys_is_said_and_no_rank_runs_alone() {
+    let herd = Herd::new();
+    let program = ring(&herd, "mpich");
+    let program = program.to_string_lossy();
+    // What a program says of itself.
+    let file = job(&herd, "mpich", ", SLURM_MPI_TYPE: pmix", &program);
+    refused(&herd, &file);
+    // What its processes show, where nothing says it before.
+    let run = format!(
+        "suffix=mpich; exec {} 600",
+        program.replace("mpich", "$suffix")
+    );
+    let file = job(&herd, "openmpi", "", &run);
+    refused(&herd, &file);
+}
+
+fn refused(herd: &Herd, file: &str) {
+    let output = on_slurm(herd, &["run", "-b", "slurm", file]);
+    let text = stderr(&output);
+    assert!(!output.status.success(), "{text}{}", stdout(&output));
+    assert!(text.contains("SLURM_MPI_TYPE"), "{text}");
+    assert!(!stdout(&output).contains(" of 1 sums"), "{text}");
+}
+
+#[test]
+fn i8_a_failing_rank_gives_its_code_and_the_others_are_ended() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let run = "[ $HERD_RANK = 3 ] || exec sleep 600\necho no water >&2\nexit 7";
+        let file = job(&herd, library, "", run);
+        let output = on_slurm(&herd, &["run", "-b", "slurm", &file]);
+        assert_code(&output, 7);
+        let text = stderr(&output);
+        assert!(
+            text.contains("rank 3 failed first, on node2: exit code 7"),
+            "{library}: {text}"
+        );
+        assert_eq!(starter(&herd), "srun", "{library}");
+        nothing_left();
+    }
+}
+
+#[test]
+fn cancel_gives_ranks_that_srun_has_started_the_jobs_grace() {
+    for library in LIBRARIES {
+        let herd = Herd::new();
+        let run = "trap 'sleep 3; echo saved > saved.$HERD_RANK; exit 0' TERM\ntouch ready.$HERD_RANK\nwhile :; do sleep 0.1; done";
+        let file = job(&herd, library, "", run);
+        let child = herd_command(&herd, &["run", "-b", "slurm", &file])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let each = |name: &str| (0..4).all(|rank| herd.path(&format!("{name}.{rank}")).exists());
+        within(DEADLINE, "the first lines of all ranks", || each("ready"));
+        assert_code(&on_slurm(&herd, &["cancel", "last"]), 0);
+        let output = child.wait_with_output().unwrap();
+        assert_code(&output, 130);
+        assert!(each("saved"), "{library}");
+        nothing_left();
+    }
+}
+
+/// I5: no process of a rank is left on any node.
+fn nothing_left() {
+    within(DEADLINE, "the end of all that ranks ran", || {
+        !cluster().lab(&["processes"]).contains("sleep 600")
+    });
+}
+
+#[test]
+fn the_lammps_example_runs_unchanged() {
+    let herd = Herd::new();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lammps");
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(&examples)
+        .arg(herd.path(""))
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let file = herd.path("lammps/job.yaml");
+    let output = on_slurm(&herd, &["run", "-b", "slurm", &file.to_string_lossy()]);
+    assert_code(&output, 0);
+    let log = herd.file("output.log", &stdout(&output));
+    let checked = Command::new(examples.join("check"))
+        .arg(&log)
+        .output()
+        .unwrap();
+    assert!(
+        checked.status.success(),
+        "{}{}",
+        stdout(&checked),
+        stdout(&output)
+    );
+}
