@@ -1,10 +1,12 @@
 # Two commands matter: `make demo` and `make test`. Both install what is missing and say so.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lab deny bench tour clean
+.PHONY: help demo test test-slurm test-python check lab deny bench tour clean
 
 help:
 	@echo 'make demo    build herd, run a two-node PyTorch training with it, show the accuracy (some minutes the first time)'
 	@echo 'make test    everything: the checks, all tests, the examples with real torch'
+	@echo 'make test-slurm   the tests on a real Slurm, which it brings up on this machine'
+	@echo 'make test-python  the tests of the Python package'
 	@echo 'make check   formatting, lints, documentation'
 	@echo 'make lab     only install what the tests need'
 	@echo 'make deny    licences, bans and sources of dependencies'
@@ -40,3 +42,9 @@ tour:
 
 clean:
 	cargo clean
+
+test-slurm:
+	@scripts/test-slurm
+
+test-python:
+	@scripts/python-test

@@ -2,6 +2,7 @@
 //! a real Slurm whose tasks' processes end with the first one (`proctrack/cgroup`). Numbers are rows of
 //! the task executor's acceptance table.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod on_slurm;
 

@@ -1,6 +1,8 @@
 //! `type: mpi` on a real Slurm, with real Open MPI and MPICH: ranks that `srun` starts with the way to
 //! meet that each library has, and ranks of `mpirun` that reaches the nodes by `herd rsh`.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod live;
 mod on_slurm;
 

@@ -1,6 +1,8 @@
 //! `type: ray` on a real Slurm: a head on node 0, a worker on the other, each node with a network of its
 //! own; and two jobs at once on one node, which share its network and its temporary directory.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod live;
 mod on_slurm;
 

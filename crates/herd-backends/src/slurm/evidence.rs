@@ -193,7 +193,10 @@ fn of_account(all: &[AssociationUse], charge: &Charge) -> Vec<LimitUse> {
             say(format!("{what} minutes"), counted);
         }
         for (what, counted) in &found.group_running_minutes {
-            say(format!("{what} minutes that running jobs may take"), counted);
+            say(
+                format!("{what} minutes that running jobs may take"),
+                counted,
+            );
         }
         for (what, counted) in [
             ("running jobs", &found.jobs),

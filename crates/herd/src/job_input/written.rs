@@ -56,7 +56,10 @@ pub(crate) fn job_file(spec: &JobSpec) -> Vec<u8> {
         "secrets",
         (!spec.secrets.is_empty()).then(|| json!(spec.secrets)),
     );
-    put("env_from", (!spec.env_from.is_empty()).then(|| json!(spec.env_from)));
+    put(
+        "env_from",
+        (!spec.env_from.is_empty()).then(|| json!(spec.env_from)),
+    );
     put("slurm", spec.slurm.as_ref().and_then(slurm));
     put("backend", spec.backend.as_ref().map(|name| json!(name)));
     let run = spec.run.as_ref().map(|command| match command {
