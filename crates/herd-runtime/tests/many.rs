@@ -13,6 +13,7 @@ use herd_core::state::AttemptState;
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{Durability, Home};
 use herd_link::Key;
+use herd_link::message::RankStarters;
 use herd_runtime::driver::{self, Attempt, ExecutorStart, NodePlan};
 use herd_runtime::signals::Signals;
 
@@ -74,6 +75,7 @@ async fn sixty_four_nodes_of_eight_ranks_register_run_and_end() {
         executors: ExecutorStart::All {
             argv: step.into_iter().chain(own).collect(),
             env: std::env::vars_os().chain([variable]).collect(),
+            rank_starters: RankStarters::default(),
         },
         key_file: job.path().join("key"),
         tasks: None,
