@@ -173,7 +173,7 @@ fn i8_a_job_whose_end_nobody_can_write_has_its_code_and_can_be_removed() {
          herd wait lost; echo code=$?\n\
          herd status lost > status; herd ls > list\n\
          herd gc --older-than 0s --output json > removed; echo code=$?\n\
-         touch stop",
+         touch stop; wait",
     );
     let (said, text) = (stdout(&output), stderr(&output));
     assert_eq!(said, "code=125\ncode=125\ncode=0\n", "{text}");
