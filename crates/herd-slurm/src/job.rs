@@ -10,7 +10,7 @@ use crate::exit::ExitCode;
 use crate::reason::Reason;
 use crate::state::State;
 use crate::text::{given, number, pairs};
-use crate::time::Time;
+use crate::time::{Limit, Time};
 
 /// A job, or one task of an array, by the numbers that Slurm's commands take: `17`, `17_3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,6 +94,8 @@ pub struct Shown {
     pub nodes: Option<String>,
     /// When it began, or may begin.
     pub start: Option<Time>,
+    /// How long it may run.
+    pub limit: Option<Limit>,
 }
 
 /// Why the output was not read.
@@ -148,6 +150,7 @@ pub fn parse(text: &str) -> Result<Shown, ShowError> {
         exit: of(requeue, "ExitCode").and_then(|text| ExitCode::parse(&text)),
         nodes: of(line("NodeList")?, "NodeList"),
         start: of(times, "StartTime").and_then(|text| Time::parse(&text)),
+        limit: of(line("RunTime")?, "TimeLimit").and_then(|text| Limit::parse(&text)),
     })
 }
 

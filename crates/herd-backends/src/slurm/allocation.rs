@@ -13,7 +13,7 @@ const MAX_NODES: usize = 65_536;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmRun {
     /// Slurm's number of the job, the same after a requeue.
-    pub job: String,
+    pub job: u32,
     /// How often it was requeued before this run.
     pub restarts: u32,
 }
@@ -29,7 +29,7 @@ impl SlurmRun {
     pub fn parse(text: &str) -> Option<Self> {
         let (job, restarts) = text.strip_prefix("slurm:")?.split_once('.')?;
         Some(Self {
-            job: job.to_owned(),
+            job: job.parse().ok()?,
             restarts: restarts.parse().ok()?,
         })
     }
@@ -81,9 +81,7 @@ impl Allocation {
             value: value.to_owned(),
         };
         let job = text("SLURM_JOB_ID")?;
-        if job.is_empty() || !job.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong("SLURM_JOB_ID", &job));
-        }
+        let job = job.parse().map_err(|_bad| wrong("SLURM_JOB_ID", &job))?;
         let restarts = match text("SLURM_RESTART_COUNT") {
             Ok(value) => value
                 .parse()

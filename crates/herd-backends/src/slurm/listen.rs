@@ -80,7 +80,7 @@ mod tests {
     fn allocation(nodes: &[&str], controller: Option<&str>) -> Allocation {
         Allocation {
             run: SlurmRun {
-                job: "1".to_owned(),
+                job: 1,
                 restarts: 0,
             },
             nodes: nodes.iter().map(|&name| name.to_owned()).collect(),

@@ -4,6 +4,7 @@ use herd_jobdir::{JobDir, JobDirError};
 use serde::{Deserialize, Serialize};
 
 use super::allocation::SlurmRun;
+use super::cluster::Cluster;
 
 const RECORD: &str = "slurm.json";
 const SITE: &str = "slurm-site.json";
@@ -21,6 +22,13 @@ pub struct Record {
 }
 
 impl Record {
+    /// The cluster that has the job.
+    pub fn on(&self) -> Cluster {
+        Cluster {
+            name: self.cluster.clone(),
+        }
+    }
+
     pub(super) fn write(&self, job: &JobDir) -> Result<(), JobDirError> {
         job.write_backend(RECORD, self)
     }
@@ -34,9 +42,8 @@ impl Record {
         if let Some(attempt) = job.latest_attempt()?
             && let Some(owner) = attempt.read_owner()?
             && let Some(run) = SlurmRun::parse(&owner)
-            && let Ok(number) = run.job.parse()
         {
-            record.job = number;
+            record.job = run.job;
         }
         Ok(Some(record))
     }

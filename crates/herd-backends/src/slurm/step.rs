@@ -38,8 +38,7 @@ pub(super) fn rank_starters(plan: &Plan, site: &Site, allocation: &Allocation) -
 
 fn step(plan: &Plan, site: &Site, allocation: &Allocation) -> Step {
     Step {
-        // Slurm's numbers have 32 bits.
-        job: allocation.run.job.parse().unwrap_or(0),
+        job: allocation.run.job,
         nodes: u32::try_from(allocation.nodes.len()).unwrap_or(u32::MAX),
         cpus: plan.resources.cpus,
         gres: site.gres.clone(),
