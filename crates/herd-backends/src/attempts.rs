@@ -1,14 +1,62 @@
-//! What drivers of all backends do around an attempt: room for what it writes, and what its end means
-//! for the job.
+//! What drivers of all backends do around an attempt: what it needs of the job's records, room for what
+//! it writes, and what its end means for the job.
 
 use herd_core::exit;
 use herd_core::plan::Plan;
-use herd_core::result::{AttemptEnd, Failure, JobResult, TaskCounts};
+use herd_core::result::{AttemptEnd, Failure, JobResult, TaskCounts, TaskResult};
 use herd_core::retry::{self, Decision};
 use herd_core::state::{AttemptState, JobState};
 use herd_core::units::Span;
 use herd_jobdir::{AttemptDir, Durability, JobDir, JobDirError, tasks};
-use herd_runtime::driver::NodePlan;
+use herd_link::Key;
+use herd_runtime::driver::{self, Attempt, NodePlan};
+use herd_runtime::signals::Signals;
+
+use crate::drive_error::DriveError;
+
+/// The plan of an attempt.
+pub(crate) fn read_plan(job: &JobDir, attempt: &AttemptDir) -> Result<Plan, DriveError> {
+    let plan = attempt.read_plan()?;
+    plan.ok_or_else(|| DriveError::missing(job, "plan"))
+}
+
+/// The job's key, and its text.
+pub(crate) fn read_key(job: &JobDir) -> Result<(Key, String), DriveError> {
+    let text = job.read_key()?;
+    let text = text.ok_or_else(|| DriveError::missing(job, "key"))?;
+    let key = Key::from_hex(&text).map_err(DriveError::Key)?;
+    Ok((key, text))
+}
+
+/// What earlier attempts did of an array.
+pub(crate) fn task_history(plan: &Plan, job: &JobDir) -> Result<Vec<TaskResult>, JobDirError> {
+    match &plan.array {
+        Some(_) if plan.attempt > 1 => job.read_tasks(),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Drives one attempt to its end.
+pub(crate) async fn drive_attempt(
+    attempt: Attempt,
+    signals: &mut Signals,
+) -> Result<AttemptEnd, DriveError> {
+    let number = attempt.plan.attempt;
+    Box::pin(driver::run(attempt, signals))
+        .await
+        .map_err(|source| DriveError::Driver {
+            attempt: number,
+            source,
+        })
+}
+
+/// Success where another process was first, of what is written once.
+pub(crate) fn once(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
+    match written {
+        Err(JobDirError::AlreadyWritten(_)) => Ok(()),
+        other => other,
+    }
+}
 
 /// Makes what an attempt writes into: logs of nodes, ranks and tasks.
 pub(crate) fn make_room(

@@ -13,18 +13,19 @@ use herd_core::sentence;
 use herd_core::state::JobState;
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, Home, JobDir, JobDirError};
-use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{self, Attempt, DriverError, ExecutorStart, LogGrown, asked_by_signal};
+use herd_runtime::driver::{Attempt, ExecutorStart, LogGrown, asked_by_signal};
 use herd_runtime::signals::Signals;
-use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
 
 use super::DURABILITY;
-use super::leases::LeaseError;
 use super::machine;
 use super::waits::{Waited, Waits, lease, note, note_queued, wait_for_others};
-use crate::attempts::{again, count_tasks, make_room, result, write_next};
+use crate::attempts::{
+    again, count_tasks, drive_attempt, make_room, read_key, read_plan, result, task_history,
+    write_next,
+};
+pub use crate::drive_error::DriveError;
 
 /// How long executors of this machine may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,49 +44,6 @@ pub struct DriveOptions {
     pub waits: Option<fn(&str)>,
     /// Who is told when the job's merged log has grown.
     pub log_grown: Option<LogGrown>,
-}
-
-/// Why a job could not be driven to its result.
-#[derive(Debug, Error)]
-pub enum DriveError {
-    /// Another driver owns the job.
-    #[error("job {job} has a driver already")]
-    Owned {
-        /// The job.
-        job: String,
-        /// What its owner file says.
-        #[source]
-        source: JobDirError,
-    },
-    /// A record of the job is missing or broken.
-    #[error("job {job} has no {what}")]
-    Missing {
-        /// The job.
-        job: String,
-        /// Which record.
-        what: &'static str,
-    },
-    /// The job's key is no key.
-    #[error("the job's key cannot be read")]
-    Key(#[source] herd_link::LinkError),
-    /// The job directory failed.
-    #[error("could not keep the job's records")]
-    Records(#[from] JobDirError),
-    /// The lease directory failed.
-    #[error("could not lease this machine's CPUs or GPUs")]
-    Leases(#[from] LeaseError),
-    /// An attempt could not be driven.
-    #[error("could not drive attempt {attempt}")]
-    Driver {
-        /// Its number.
-        attempt: u32,
-        /// Why.
-        #[source]
-        source: DriverError,
-    },
-    /// Signals cannot be watched.
-    #[error("could not watch for signals")]
-    Signals(#[source] std::io::Error),
 }
 
 /// Runs the job to its end and returns its result. Secrets are deleted whatever happens.
@@ -150,14 +108,9 @@ async fn attempts(
     options: &DriveOptions,
     signals: &mut Signals,
 ) -> Result<JobResult, DriveError> {
-    let missing = |what| DriveError::Missing {
-        job: job.id().short(),
-        what,
-    };
     let clock = Clock::start();
-    let mut plan = first.read_plan()?.ok_or_else(|| missing("plan"))?;
-    let key_text = job.read_key()?.ok_or_else(|| missing("key"))?;
-    let key = Key::from_hex(&key_text).map_err(DriveError::Key)?;
+    let mut plan = read_plan(job, first)?;
+    let (key, _) = read_key(job)?;
     let secrets = job.read_secrets()?;
     let done = |end: Option<AttemptEnd>, attempts: u32| result(end, attempts, clock.now_ms());
     // Asked for by a signal while nothing runs, before attempt `next`.
@@ -198,10 +151,7 @@ async fn attempts(
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
             gang_timeout: GANG_TIMEOUT,
             nodes,
-            task_history: match &plan.array {
-                Some(_) if plan.attempt > 1 => job.read_tasks()?,
-                _ => Vec::new(),
-            },
+            task_history: task_history(&plan, job)?,
             tasks: plan.array.as_ref().map(|_| job.task_writer()).transpose()?,
             tasks_dir: job.path().join("tasks"),
             // Leased CPUs, else all.
@@ -219,12 +169,7 @@ async fn attempts(
             why_ended: None,
             plan: plan.clone(),
         };
-        let end = Box::pin(driver::run(attempt, signals))
-            .await
-            .map_err(|source| DriveError::Driver {
-                attempt: plan.attempt,
-                source,
-            })?;
+        let end = drive_attempt(attempt, signals).await?;
         let Some(backoff) = again(&plan, &end, plan.attempt - 1) else {
             let mut result = done(Some(end), plan.attempt);
             result.tasks = count_tasks(&plan, job)?;

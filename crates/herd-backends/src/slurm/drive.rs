@@ -10,21 +10,21 @@ use herd_core::result::{AttemptEnd, Failure, JobResult};
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, JobDir, JobDirError};
-use herd_link::Key;
 use herd_runtime::clock::Clock;
-use herd_runtime::driver::{
-    self, Attempt, DriverError, ExecutorStart, NodePlan, WhyEnded, Withdrawal,
-};
+use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
-use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use super::allocation::{Allocation, SlurmRun};
 use super::record::Site;
 use super::{DURABILITY, listen, scontrol, step};
-use crate::attempts::{again, count_tasks, make_room, result, write_next};
+use crate::attempts::{
+    again, count_tasks, drive_attempt, make_room, once, read_key, read_plan, result, task_history,
+    write_next,
+};
+pub use crate::drive_error::DriveError;
 
 /// How long the nodes of an allocation may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_mins(2);
@@ -52,46 +52,6 @@ pub enum Driven {
         /// Why.
         why: String,
     },
-}
-
-/// Why a job could not be driven.
-#[derive(Debug, Error)]
-pub enum DriveError {
-    /// A record of the job is missing or broken.
-    #[error("job {job} has no {what}")]
-    Missing {
-        /// The job.
-        job: String,
-        /// Which record.
-        what: &'static str,
-    },
-    /// The job's key is no key.
-    #[error("the job's key cannot be read")]
-    Key(#[source] herd_link::LinkError),
-    /// The job directory failed.
-    #[error("could not keep the job's records")]
-    Records(#[from] JobDirError),
-    /// There is no address to listen on.
-    #[error("could not find the address of {node} in the allocation's network")]
-    Address {
-        /// This node.
-        node: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// An attempt could not be driven.
-    #[error("could not drive attempt {attempt}")]
-    Driver {
-        /// Its number.
-        attempt: u32,
-        /// Why.
-        #[source]
-        source: DriverError,
-    },
-    /// Signals cannot be watched.
-    #[error("could not watch for signals")]
-    Signals(#[source] std::io::Error),
 }
 
 /// Drives the attempt that is due in this run.
@@ -164,15 +124,12 @@ enum Begun {
 
 /// Finds out which attempt this run is, and takes it (I2).
 fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
-    let missing = |what| DriveError::Missing {
-        job: job.id().short(),
-        what,
-    };
     if job.read_result()?.is_some() {
         return Ok(Begun::NotOurs("the job has ended already".to_owned()));
     }
-    let latest = job.latest_attempt()?.ok_or_else(|| missing("attempt"))?;
-    let mut plan = latest.read_plan()?.ok_or_else(|| missing("plan"))?;
+    let latest = job.latest_attempt()?;
+    let latest = latest.ok_or_else(|| DriveError::missing(job, "attempt"))?;
+    let mut plan = read_plan(job, &latest)?;
     let dir = match latest.read_owner()? {
         None => latest,
         Some(owner) => {
@@ -221,12 +178,7 @@ async fn attempt(
     options: &DriveOptions,
     signals: &mut Signals,
 ) -> Result<AttemptEnd, DriveError> {
-    let missing = |what| DriveError::Missing {
-        job: job.id().short(),
-        what,
-    };
-    let key_text = job.read_key()?.ok_or_else(|| missing("key"))?;
-    let key = Key::from_hex(&key_text).map_err(DriveError::Key)?;
+    let (key, key_text) = read_key(job)?;
     let listen = listen::address(allocation)
         .await
         .map_err(|source| DriveError::Address {
@@ -244,7 +196,7 @@ async fn attempt(
     make_room(job, dir, plan, &nodes)?;
     let run = allocation.run.clone();
     let warn = options.warn;
-    let why_ended = move || -> driver::Asking {
+    let why_ended = move || -> Asking {
         let run = run.clone();
         Box::pin(async move {
             scontrol::why_ended(&run).await.unwrap_or_else(|error| {
@@ -268,10 +220,7 @@ async fn attempt(
         run_log: RunLogWriter::open(job.path())?,
         listen,
         gang_timeout: GANG_TIMEOUT,
-        task_history: match &plan.array {
-            Some(_) if plan.attempt > 1 => job.read_tasks()?,
-            _ => Vec::new(),
-        },
+        task_history: task_history(plan, job)?,
         tasks: plan.array.as_ref().map(|_| job.task_writer()).transpose()?,
         tasks_dir: job.path().join("tasks"),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
@@ -290,12 +239,7 @@ async fn attempt(
         why_ended: Some(WhyEnded(Box::new(why_ended))),
         plan: plan.clone(),
     };
-    Box::pin(driver::run(attempt, signals))
-        .await
-        .map_err(|source| DriveError::Driver {
-            attempt: plan.attempt,
-            source,
-        })
+    drive_attempt(attempt, signals).await
 }
 
 /// Attempts before this one that failed: preemptions do not count.
@@ -312,14 +256,6 @@ fn finish(job: &JobDir, result: JobResult) -> Result<Driven, DriveError> {
     job.delete_secrets()?;
     once(job.write_result(&result, DURABILITY))?;
     Ok(Driven::Ended(result))
-}
-
-/// Success where another process was first.
-fn once(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
-    match written {
-        Err(JobDirError::AlreadyWritten(_)) => Ok(()),
-        other => other,
-    }
 }
 
 fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {

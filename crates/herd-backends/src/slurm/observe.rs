@@ -18,7 +18,7 @@ use super::DURABILITY;
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::record::Record;
-use crate::attempts::result;
+use crate::attempts::{once, result};
 
 /// What Slurm says of one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,13 +224,5 @@ fn failed(exit: Option<ExitCode>) -> String {
     match exit {
         Some(exit) => format!("its batch script {}, and it wrote no end", exit.end()),
         None => "its batch script failed, and it wrote no end".to_owned(),
-    }
-}
-
-/// Success where another process was first.
-fn once(written: Result<(), JobDirError>) -> Result<(), JobDirError> {
-    match written {
-        Err(JobDirError::AlreadyWritten(_)) => Ok(()),
-        other => other,
     }
 }
