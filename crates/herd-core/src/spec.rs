@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::state::JobState;
 use crate::units::{Bytes, Span};
 
 /// One job, validated. Amounts are per node, except `nodes`.
@@ -286,6 +287,17 @@ pub enum AfterWhen {
     Failed,
     /// It ended.
     Any,
+}
+
+impl AfterWhen {
+    /// Whether a job that has ended so lets the next one run.
+    pub fn is_met_by(self, ended: JobState) -> bool {
+        match self {
+            Self::Ok => ended == JobState::Succeeded,
+            Self::Failed => ended == JobState::Failed,
+            Self::Any => true,
+        }
+    }
 }
 
 /// Slurm's own settings.

@@ -6,6 +6,7 @@ use herd_core::plan::{BackendFacts, BackendKind};
 use herd_core::spec::SetupOn;
 use herd_core::units::Bytes;
 
+use crate::call::Call;
 use crate::config::Config;
 use crate::gres;
 use crate::node::Node;
@@ -24,6 +25,11 @@ pub enum Images {
 }
 
 impl Images {
+    /// What to ask.
+    pub fn call() -> Call {
+        Call::new("srun", ["--help"])
+    }
+
     /// Reads `srun --help`: a plug-in's options stand in it, and Slurm's own only where it has them.
     pub fn parse(help: &str, version: Version) -> Self {
         if help.contains("--container-image") {

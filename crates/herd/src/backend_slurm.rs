@@ -13,7 +13,7 @@ use herd_backends::slurm::submit::{self, Submission, SubmitError};
 use herd_backends::slurm::{CommandError, cancel};
 use herd_core::JobId;
 use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::{AfterWhen, SlurmOptions};
+use herd_core::spec::SlurmOptions;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_slurm::control;
@@ -25,7 +25,7 @@ use crate::backend_local::runtime;
 use crate::backends::{Place, SlurmPlace};
 use crate::error::{ExpectedError, Fault};
 use crate::file_system;
-use crate::job_input::JobInput;
+use crate::job_input::{JobInput, refusal};
 use crate::jobs;
 use crate::text;
 
@@ -129,9 +129,7 @@ pub(crate) fn observe(records: &[Record]) -> Result<BTreeMap<u32, View>, Command
 /// Why a job waits, as far as its cluster tells.
 pub(crate) fn evidence(job: &JobDir, record: &Record, view: &View) -> Option<Evidence> {
     let plan = job.latest_attempt().ok()??.read_plan().ok()??;
-    let cluster = Cluster {
-        name: record.cluster.clone(),
-    };
+    let cluster = record.on();
     let gathered = evidence::gather(
         &cluster,
         record.job,
@@ -156,9 +154,7 @@ pub(crate) fn cancel(
     signal: u8,
     grace: Option<Span>,
 ) -> Result<(), ExpectedError> {
-    let cluster = Cluster {
-        name: record.cluster.clone(),
-    };
+    let cluster = record.on();
     let asked = cancel::cancel(
         job,
         record,
@@ -194,9 +190,7 @@ pub(crate) fn control(record: &Record, control: Control) -> Result<(), ExpectedE
         Control::Requeue => (control::requeue_call(id), "requeue the job"),
         Control::RequeueHold => (control::requeue_hold_call(id), "requeue the job"),
     };
-    let cluster = Cluster {
-        name: record.cluster.clone(),
-    };
+    let cluster = record.on();
     let done = runtime()?.block_on(cluster.control(call));
     done.map_err(|error| ExpectedError::failed(what, error))
 }
@@ -221,11 +215,9 @@ fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {
 }
 
 fn refusals(refused: &[Unsupported]) -> ExpectedError {
-    let fault =
-        |refused: &Unsupported| Fault::of(&refused.key, &refused.reason).hint(&refused.hint);
     ExpectedError::Faults {
         file: None,
-        faults: refused.iter().map(fault).collect(),
+        faults: refused.iter().map(refusal).collect(),
     }
 }
 
@@ -236,13 +228,10 @@ fn dependencies(home: &Home, plan: &Plan) -> Result<Vec<Dependency>, ExpectedErr
     for (index, after) in plan.after.iter().enumerate() {
         let job = jobs::open(home, &after.job)?;
         let fault = |text: String| Fault::of(format!("after[{index}]"), text);
-        if let Some(code) = job.status.brief.exit_code.filter(|_| job.is_ended()) {
-            let met = match after.when {
-                AfterWhen::Ok => code == 0,
-                AfterWhen::Failed => code != 0,
-                AfterWhen::Any => true,
-            };
-            if !met {
+        let result = job.dir.read_result();
+        if let Some(ended) = result.map_err(|error| ExpectedError::failed("read the job", error))? {
+            if !after.when.is_met_by(ended.state) {
+                let code = ended.exit_code;
                 faults.push(fault(format!("{} has ended with code {code}", job.short())));
             }
             continue;

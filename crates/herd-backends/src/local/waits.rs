@@ -108,12 +108,7 @@ pub(super) async fn wait_for_others(
                 return Ok(Waited::Cancelled(signal));
             }
         };
-        let fits = match after.when {
-            AfterWhen::Ok => result.state == JobState::Succeeded,
-            AfterWhen::Failed => result.state == JobState::Failed,
-            AfterWhen::Any => true,
-        };
-        if !fits {
+        if !after.when.is_met_by(result.state) {
             let wants = match after.when {
                 AfterWhen::Failed => "fails",
                 AfterWhen::Ok | AfterWhen::Any => "succeeds",

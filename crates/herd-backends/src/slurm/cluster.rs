@@ -153,12 +153,7 @@ impl Cluster {
 
     /// Containers that steps can run in; none where `srun` cannot be asked.
     pub async fn images(&self, version: Version) -> Images {
-        let call = Call {
-            program: "srun",
-            args: vec!["--help".to_owned()],
-            env: Vec::new(),
-        };
-        match self.ask(call).await {
+        match self.ask(Images::call()).await {
             Ok(answer) => Images::parse(&answer.out, version),
             Err(_) => Images::No,
         }

@@ -264,7 +264,8 @@ impl JobInput {
     }
 }
 
-fn refusal(refused: &Unsupported) -> Fault {
+/// A refusal of the plan as a fault of the job.
+pub(crate) fn refusal(refused: &Unsupported) -> Fault {
     Fault::of(&refused.key, &refused.reason).hint(&refused.hint)
 }
 
