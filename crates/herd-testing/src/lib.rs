@@ -1,5 +1,5 @@
 //! For tests alone: waiting for conditions with a deadline, looking at processes from outside, a
-//! terminal, and a network that breaks. No crate uses it but in its `[dev-dependencies]`. Everything here fails the test
+//! terminal, a network that breaks, and a cluster. No crate uses it but in its `[dev-dependencies]`. Everything here fails the test
 //! that calls it rather than returning an error.
 
 #![expect(
@@ -9,10 +9,12 @@
 
 pub mod process;
 pub mod proxy;
+pub mod slurm;
 pub mod terminal;
 pub mod wait;
 
 pub use process::{alive, children, pids, signal, state};
 pub use proxy::Proxy;
+pub use slurm::SlurmLab;
 pub use terminal::Terminal;
 pub use wait::{eventually, within};

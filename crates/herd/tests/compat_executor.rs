@@ -1,10 +1,8 @@
 //! `herd executor` with SkyPilot's flags, under a driver that does what SkyPilot's generated one does, on
 //! a real Slurm whose tasks' processes end with the first one (`proctrack/cgroup`). Numbers are rows of
 //! the task executor's acceptance table.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-mod on_slurm;
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,18 +10,27 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use herd_testing::within;
-use on_slurm::{Cluster, herd};
+use herd_testing::{SlurmLab, within};
 use tempfile::TempDir;
 
 /// Bound on anything one job does, on a machine that is loaded.
 const DEADLINE: Duration = Duration::from_mins(3);
 /// As SkyPilot's driver goes about it: the run's step first, setup beside it, signal files, states.
-const DRIVER: &str = include_str!("on_slurm/driver.sh");
+const DRIVER: &str = include_str!("compat_executor/driver.sh");
 
-fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| Cluster::up(&["--proctrack", "cgroup", "--nodes", "3", "--cpus", "64"]))
+fn cluster() -> &'static SlurmLab {
+    static CLUSTER: OnceLock<SlurmLab> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        SlurmLab::up(&[
+            "--no-accounting",
+            "--proctrack",
+            "cgroup",
+            "--nodes",
+            "3",
+            "--cpus",
+            "64",
+        ])
+    })
 }
 
 /// An allocation with a shared home, which runs jobs one after the other or side by side.
@@ -59,7 +66,7 @@ impl Allocation {
         let names = cluster().ask(&["scontrol", "show", "hostnames", list.trim()]);
         // Their names mean something on the machines of the lab only.
         let ips = names.lines().map(|name| {
-            let found = cluster().lab(&["node", "in", name, "getent", "ahostsv4", name]);
+            let found = cluster().slurm(&["node", "in", name, "getent", "ahostsv4", name]);
             found.split_whitespace().next().unwrap().to_owned()
         });
         Self {
@@ -138,7 +145,7 @@ impl Job<'_> {
         cluster()
             .command("bash")
             .args(["-c", DRIVER])
-            .env("HERD", herd())
+            .env("HERD", env!("CARGO_BIN_EXE_herd"))
             .env("HOME", home)
             .env("JOB", &self.allocation.job)
             .env("NUMBER", self.number.to_string())
@@ -194,7 +201,7 @@ fn row_1_an_executor_without_a_script_names_the_arguments() {
     let output = cluster()
         .command("srun")
         .arg("--ntasks=1")
-        .arg(herd())
+        .arg(env!("CARGO_BIN_EXE_herd"))
         .args([
             "executor",
             "--log-dir=/tmp",
@@ -441,7 +448,7 @@ fn row_20_a_long_script_that_one_node_alone_has_runs_on_all() {
     .unwrap();
     // A directory that each node has for itself.
     let own = format!("/dev/shm/sky_task_{}.sh", allocation.job);
-    cluster().lab(&["node", "in", first, "cp", &long.to_string_lossy(), &own]);
+    cluster().slurm(&["node", "in", first, "cp", &long.to_string_lossy(), &own]);
     assert!(!Path::new(&own).exists());
     let mut job = allocation.job(1, "");
     job.script_path = Some(own);

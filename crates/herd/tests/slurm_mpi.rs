@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod live;
-mod on_slurm;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,18 +11,27 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use herd_testing::within;
+use herd_testing::{SlurmLab, within};
 use live::{Herd, assert_code, stderr, stdout};
-use on_slurm::Cluster;
 
 /// Bound on what one job does, on a machine that is loaded.
 const DEADLINE: Duration = Duration::from_mins(3);
 /// Suffixes of the programs `mpicc` and `mpirun`.
 const LIBRARIES: [&str; 2] = ["openmpi", "mpich"];
 
-fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| Cluster::up(&["--nodes", "2", "--cpus", "64", "--memory", "64000"]))
+fn cluster() -> &'static SlurmLab {
+    static CLUSTER: OnceLock<SlurmLab> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        SlurmLab::up(&[
+            "--no-accounting",
+            "--nodes",
+            "2",
+            "--cpus",
+            "64",
+            "--memory",
+            "64000",
+        ])
+    })
 }
 
 fn ring(herd: &Herd, library: &str) -> PathBuf {
@@ -76,16 +84,8 @@ fn job(herd: &Herd, library: &str, env: &str, run: &str) -> String {
 }
 
 fn herd_command(herd: &Herd, args: &[&str]) -> Command {
-    let plain = herd.command(args);
-    let mut command = cluster().command(plain.get_program());
-    let variables = plain
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)));
-    command
-        .args(plain.get_args())
-        .envs(variables)
-        .current_dir(herd.path(""))
-        .stdin(std::process::Stdio::null());
+    let mut command = herd.command(args);
+    cluster().enter(&mut command);
     command
 }
 
@@ -237,7 +237,7 @@ fn cancel_gives_ranks_that_srun_has_started_the_jobs_grace() {
 /// I5: no process of a rank is left on any node.
 fn nothing_left() {
     within(DEADLINE, "the end of all that ranks ran", || {
-        !cluster().lab(&["processes"]).contains("sleep 600")
+        !cluster().slurm(&["processes"]).contains("sleep 600")
     });
 }
 

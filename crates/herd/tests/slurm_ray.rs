@@ -4,38 +4,36 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod live;
-mod on_slurm;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use herd_testing::within;
+use herd_testing::{SlurmLab, within};
 use live::{Herd, assert_code, stderr, stdout};
-use on_slurm::Cluster;
 
 /// Bound on the end of processes, on a machine that is loaded.
 const DEADLINE: Duration = Duration::from_mins(3);
 
-fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| Cluster::up(&["--nodes", "2", "--cpus", "64", "--memory", "64000"]))
+fn cluster() -> &'static SlurmLab {
+    static CLUSTER: OnceLock<SlurmLab> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        SlurmLab::up(&[
+            "--no-accounting",
+            "--nodes",
+            "2",
+            "--cpus",
+            "64",
+            "--memory",
+            "64000",
+        ])
+    })
 }
 
 fn herd_command(herd: &Herd, args: &[&str]) -> Command {
-    let plain = herd.command(args);
-    let mut command = cluster().command(plain.get_program());
-    let variables = plain
-        .get_envs()
-        .filter_map(|(name, value)| Some((name, value?)));
-    command
-        .args(plain.get_args())
-        .envs(variables)
-        .current_dir(herd.path(""))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let mut command = herd.command(args);
+    cluster().enter(&mut command);
     command
 }
 
@@ -61,7 +59,7 @@ fn variables(herd: &Herd) -> [String; 2] {
 
 fn nothing_left() {
     within(DEADLINE, "the end of all that Ray ran", || {
-        let left = cluster().lab(&["processes"]);
+        let left = cluster().slurm(&["processes"]);
         !left.contains("raylet") && !left.contains("gcs_server") && !left.contains("ray::")
     });
 }
@@ -127,7 +125,11 @@ fn two_jobs_on_one_node_do_not_clash() {
             let [path, home] = variables(herd);
             let file = file.to_string_lossy();
             let args = ["run", "-b", "slurm", "--env", &path, "--env", &home, &file];
-            herd_command(herd, &args).spawn().unwrap()
+            herd_command(herd, &args)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
         })
         .collect();
     let outputs: Vec<Output> = jobs

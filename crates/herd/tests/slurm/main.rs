@@ -110,11 +110,7 @@ fn main() -> ExitCode {
                     .iter()
                     .any(|(name, _)| chosen(&format!("{}::{name}", cluster.name)));
                 if any {
-                    scope.spawn(|| {
-                        cluster
-                            .lab
-                            .get_or_init(|| Lab::up(cluster.name, cluster.options))
-                    });
+                    scope.spawn(|| cluster.lab.get_or_init(|| Lab::up(cluster.options)));
                 }
             }
         });

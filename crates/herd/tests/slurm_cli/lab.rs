@@ -1,10 +1,11 @@
 //! A real Slurm, up as long as this test program runs, and `herd` beside it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use herd_testing::SlurmLab;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -12,90 +13,9 @@ use tempfile::TempDir;
 pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
 
 /// The cluster of most tests.
-static LAB: OnceLock<Lab> = OnceLock::new();
+static LAB: OnceLock<SlurmLab> = OnceLock::new();
 /// Jobs of one test would be what keeps those of another waiting.
 static TURN: Mutex<()> = Mutex::new(());
-
-/// A cluster. It goes down when the process that looks after it has lost its standard input, so also when
-/// this one is killed.
-pub(crate) struct Lab {
-    directory: PathBuf,
-    _keeper: Mutex<std::process::Child>,
-}
-
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/slurm")
-}
-
-impl Lab {
-    /// Brings one up with these options of `lab/slurm up`.
-    pub(crate) fn up(options: &[&str]) -> Self {
-        let directory = tempfile::Builder::new().prefix("hs").tempdir_in("/run");
-        let directory = directory.unwrap().keep();
-        let keeper = Command::new("sh")
-            .args(["-c", "read -r _; \"$0\" --dir \"$1\" down; rm -rf \"$1\""])
-            .arg(script())
-            .arg(&directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lab = Self {
-            directory,
-            _keeper: Mutex::new(keeper),
-        };
-        let up = Command::new(script())
-            .arg("--dir")
-            .arg(&lab.directory)
-            .arg("up")
-            .args(options)
-            .output()
-            .unwrap();
-        assert!(
-            up.status.success(),
-            "{}",
-            String::from_utf8_lossy(&up.stderr)
-        );
-        lab
-    }
-
-    /// A command as from a shell of the cluster: the variables that `lab/slurm env` sets.
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let shell = Command::new(script())
-            .arg("--dir")
-            .arg(&self.directory)
-            .arg("env")
-            .output()
-            .unwrap();
-        assert!(shell.status.success());
-        let mut command = Command::new("bash");
-        command
-            .args(["-c", "eval \"$0\"; exec \"$@\""])
-            .arg(String::from_utf8(shell.stdout).unwrap())
-            .arg(program);
-        for name in [
-            "NO_COLOR",
-            "COLUMNS",
-            "SLURM_JOB_ID",
-            "HERD_JOB_ID",
-            "HERD_CONFIG",
-        ] {
-            command.env_remove(name);
-        }
-        command.env("TZ", "UTC");
-        command
-    }
-
-    /// One of Slurm's own commands; what it printed, on either stream.
-    pub(crate) fn ask(&self, words: &[&str]) -> String {
-        let output = self.command(words[0]).args(&words[1..]).output().unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert!(output.status.success(), "{words:?}: {said}");
-        said
-    }
-}
 
 /// What a command answered.
 #[derive(Debug)]
@@ -107,7 +27,7 @@ pub(crate) struct Answer {
 
 /// A test's turn on the cluster, with a home and a directory of its own.
 pub(crate) struct Bench<'a> {
-    pub(crate) lab: &'a Lab,
+    pub(crate) lab: &'a SlurmLab,
     pub(crate) dir: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -121,10 +41,10 @@ impl Bench<'static> {
 
 impl<'a> Bench<'a> {
     /// On this cluster, or the one that the tests share.
-    pub(crate) fn on(lab: Option<&'a Lab>) -> Self {
+    pub(crate) fn on(lab: Option<&'a SlurmLab>) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         Self {
-            lab: lab.unwrap_or_else(|| LAB.get_or_init(|| Lab::up(&[]))),
+            lab: lab.unwrap_or_else(|| LAB.get_or_init(|| SlurmLab::up(&[]))),
             dir: tempfile::Builder::new()
                 .prefix("herd-cli-")
                 .tempdir()
@@ -139,6 +59,7 @@ impl<'a> Bench<'a> {
         command
             .current_dir(self.dir.path())
             .env("HERD_HOME", self.dir.path().join("home"))
+            .env("TZ", "UTC")
             .stdin(Stdio::null());
         command
     }

@@ -1,0 +1,123 @@
+//! A real Slurm cluster of `lab/slurm`, up for as long as the value lives, and no longer than the process.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Variables of whoever runs the tests that would change what commands do.
+const REMOVED: [&str; 5] = [
+    "NO_COLOR",
+    "COLUMNS",
+    "SLURM_JOB_ID",
+    "HERD_JOB_ID",
+    "HERD_CONFIG",
+];
+
+/// A cluster.
+#[derive(Debug)]
+pub struct SlurmLab {
+    directory: PathBuf,
+    /// Takes the cluster down when its standard input is closed, so also when this process is killed.
+    keeper: Option<Child>,
+    /// Variables that a shell of the cluster has besides ours.
+    variables: Vec<(OsString, OsString)>,
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/slurm")
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {err}");
+    output
+}
+
+impl SlurmLab {
+    /// Brings one up with these options of `lab/slurm up`.
+    pub fn up(options: &[&str]) -> Self {
+        let directory = tempfile::Builder::new().prefix("herd-slurm-").tempdir();
+        let directory = directory.unwrap().keep();
+        let keeper = Command::new("sh")
+            .args(["-c", "read -r _; \"$0\" --dir \"$1\" down && rm -rf \"$1\""])
+            .arg(script())
+            .arg(&directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lab = Self {
+            directory,
+            keeper: Some(keeper),
+            variables: Vec::new(),
+        };
+        lab.slurm(&[&["up"], options].concat());
+        let exports = lab.slurm(&["env"]);
+        let shell = ["-c", "eval \"$0\"; exec env -0", &exports];
+        let shell = run(Command::new("bash").args(shell));
+        lab.variables = shell
+            .stdout
+            .split(|byte| *byte == 0)
+            .filter_map(|variable| {
+                let at = variable.iter().position(|byte| *byte == b'=')?;
+                let (name, value) = (&variable[..at], &variable[at + 1..]);
+                let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+                Some((text(name), text(value)))
+            })
+            .filter(|(name, value)| name != "_" && std::env::var_os(name).as_ref() != Some(value))
+            .collect();
+        lab
+    }
+
+    /// `lab/slurm` on this cluster; what it prints.
+    pub fn slurm(&self, args: &[&str]) -> String {
+        let mut command = Command::new(script());
+        command.arg("--dir").arg(&self.directory).args(args);
+        String::from_utf8(run(&mut command).stdout).unwrap()
+    }
+
+    /// Puts a command into the cluster: it is as from a shell there, and in no job.
+    pub fn enter(&self, command: &mut Command) {
+        command
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .env_remove("SLURM_JOB_ID")
+            .env_remove("HERD_JOB_ID");
+    }
+
+    /// A command as from a shell of the cluster.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        for name in REMOVED {
+            command.env_remove(name);
+        }
+        self.enter(&mut command);
+        command
+    }
+
+    /// One of Slurm's own commands, which has to end well; what it prints.
+    pub fn ask(&self, words: &[&str]) -> String {
+        let output = run(self.command(words[0]).args(&words[1..]));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for SlurmLab {
+    fn drop(&mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            // Closes its input and waits.
+            drop(keeper.stdin.take().map(|mut input| input.write_all(b"\n")));
+            let down = keeper.wait().unwrap();
+            if !down.success() {
+                let where_it_is = self.directory.display();
+                drop(writeln!(
+                    std::io::stderr(),
+                    "the cluster in {where_it_is} did not go down"
+                ));
+            }
+        }
+    }
+}
