@@ -97,11 +97,6 @@ impl Group {
         self.children.get(index)
     }
 
-    /// One of the processes, to take its pipes.
-    pub fn child_mut(&mut self, index: usize) -> Option<&mut Child> {
-        self.children.get_mut(index)
-    }
-
     /// How many still run, as far as has been observed.
     pub fn running(&self) -> usize {
         self.children
@@ -235,9 +230,7 @@ impl Group {
             let _gone = child.signal_group(signal);
         }
     }
-}
 
-impl Group {
     /// Passes a signal on to the processes alone, not to what they have started: one that a program
     /// handles would kill its helpers.
     pub fn signal_each(&self, signal: Signal) {

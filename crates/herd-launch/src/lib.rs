@@ -6,6 +6,7 @@ pub mod accelerators;
 pub mod agent;
 pub mod cgroup;
 pub mod child;
+pub mod clock;
 pub mod cpus;
 pub mod error_file;
 pub mod follow;

@@ -32,13 +32,12 @@ pub fn children_of(pid: Pid) -> Vec<Pid> {
 /// All descendants of a process, each after its parent, from one look at `/proc`. A process that
 /// lost its parent is a descendant of whoever it was given to.
 pub fn descendants(pid: Pid) -> Vec<Pid> {
-    let all = entries_below(pid).into_iter();
-    all.filter_map(|entry| Pid::from_raw(entry.pid)).collect()
+    descendants_of(&[pid])
 }
 
 /// Those [`descendants`] that have neither ended nor been stopped.
 pub fn running_descendants(pid: Pid) -> Vec<Pid> {
-    let all = entries_below(pid).into_iter();
+    let all = entries_below(&[pid]).into_iter();
     all.filter(|entry| !entry.zombie && !entry.stopped)
         .filter_map(|entry| Pid::from_raw(entry.pid))
         .collect()
@@ -46,7 +45,7 @@ pub fn running_descendants(pid: Pid) -> Vec<Pid> {
 
 /// All descendants of several processes, without these themselves, from one look at `/proc`.
 pub fn descendants_of(pids: &[Pid]) -> Vec<Pid> {
-    let all = below(pids).into_iter();
+    let all = entries_below(pids).into_iter();
     all.filter_map(|entry| Pid::from_raw(entry.pid)).collect()
 }
 
@@ -59,14 +58,21 @@ pub fn with_environment(entry: &str) -> Vec<Pid> {
         .collect()
 }
 
-fn entries_below(pid: Pid) -> Vec<Entry> {
-    below(&[pid])
+fn entries_below(pids: &[Pid]) -> Vec<Entry> {
+    below(pids, snapshot(), |entry| (entry.pid, entry.parent))
 }
 
-fn below(pids: &[Pid]) -> Vec<Entry> {
-    let mut by_parent: BTreeMap<i32, Vec<Entry>> = BTreeMap::new();
-    for entry in snapshot() {
-        by_parent.entry(entry.parent).or_default().push(entry);
+/// Those of one look that are below `pids`, each after its parent. `family` tells the numbers of a
+/// process and of its parent.
+pub(crate) fn below<T>(
+    pids: &[Pid],
+    look: impl Iterator<Item = T>,
+    family: impl Fn(&T) -> (i32, i32),
+) -> Vec<T> {
+    let mut by_parent: BTreeMap<i32, Vec<T>> = BTreeMap::new();
+    for process in look {
+        let (_, parent) = family(&process);
+        by_parent.entry(parent).or_default().push(process);
     }
     let mut found = Vec::new();
     for pid in pids {
@@ -78,8 +84,8 @@ fn below(pids: &[Pid]) -> Vec<Entry> {
     }
     let mut next = 0;
     // Each parent is taken out once, so this ends whatever the look has caught.
-    while let Some(&parent) = found.get(next) {
-        found.extend(by_parent.remove(&parent.pid).unwrap_or_default());
+    while let Some((parent, _)) = found.get(next).map(&family) {
+        found.extend(by_parent.remove(&parent).unwrap_or_default());
         next += 1;
     }
     found
@@ -209,6 +215,11 @@ fn pause(duration: Duration) {
 }
 
 fn snapshot() -> impl Iterator<Item = Entry> {
+    stats().filter_map(|(pid, stat)| parse(pid, &stat))
+}
+
+/// The number of each process, and its line of `/proc/PID/stat` (proc(5)).
+pub(crate) fn stats() -> impl Iterator<Item = (i32, Vec<u8>)> {
     std::fs::read_dir("/proc")
         .into_iter()
         .flatten()
@@ -216,7 +227,7 @@ fn snapshot() -> impl Iterator<Item = Entry> {
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
             let stat = std::fs::read(entry.path().join("stat")).ok()?;
-            parse(pid, &stat)
+            Some((pid, stat))
         })
 }
 

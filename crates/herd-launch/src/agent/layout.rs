@@ -190,7 +190,7 @@ fn make_named(root: &Path) -> Result<(), LayoutError> {
 fn unique(within: &Path, prefix: &str) -> Result<PathBuf, LayoutError> {
     let mut last = None;
     for _ in 0..TRIES {
-        let path = within.join(format!("{prefix}{}", random_name()));
+        let path = within.join(format!("{prefix}{}", random_name(within)?));
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
             Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
@@ -204,18 +204,15 @@ fn unique(within: &Path, prefix: &str) -> Result<PathBuf, LayoutError> {
 }
 
 /// Eight characters that nobody can foresee; the directory's creation decides, not they.
-fn random_name() -> String {
-    use std::hash::{BuildHasher as _, Hasher as _};
+fn random_name(within: &Path) -> Result<String, LayoutError> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let mut bits = std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish();
-    let mut name = String::new();
-    for _ in 0..8 {
-        name.push(char::from(LETTERS[(bits & 31) as usize]));
-        bits >>= 5;
-    }
-    name
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| LayoutError::Make {
+        path: within.to_owned(),
+        source: error.into(),
+    })?;
+    let letter = |byte: u8| char::from(LETTERS[usize::from(byte & 31)]);
+    Ok(bytes.map(letter).iter().collect())
 }
 
 fn private(path: &Path) -> Result<(), LayoutError> {

@@ -1,10 +1,12 @@
 //! The processes of workers as `/proc` shows them: state, processor time, and what they wait in.
 //! One that has just ended is left out.
 
-use std::collections::BTreeMap;
 use std::fs;
 
+use rustix::process::Pid;
 use serde::Serialize;
+
+use crate::tree;
 
 /// Milliseconds in a tick of the processor times in `/proc` (proc(5): a hundredth of a second for
 /// programs, whatever the kernel's own clock).
@@ -25,6 +27,7 @@ pub struct Process {
 
 #[derive(Clone, Debug)]
 struct Entry {
+    pid: u32,
     parent: u32,
     program: String,
     state: char,
@@ -34,64 +37,43 @@ struct Entry {
 /// All processes at one moment.
 #[derive(Debug)]
 pub(super) struct Look {
-    entries: BTreeMap<u32, Entry>,
+    entries: Vec<Entry>,
 }
 
 impl Look {
     pub(super) fn now() -> Self {
-        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let entries = pids.filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read(entry.path().join("stat")).ok()?;
-            Some((pid, parse(&stat)?))
-        });
+        let entries = tree::stats().filter_map(|(pid, stat)| parse(pid.unsigned_abs(), &stat));
         Self {
             entries: entries.collect(),
         }
     }
 
     /// A process and those below it, each after its parent.
-    fn ids(&self, pid: u32) -> Vec<u32> {
-        let mut found: Vec<u32> = self
-            .entries
-            .contains_key(&pid)
-            .then_some(pid)
-            .into_iter()
-            .collect();
-        let mut next = 0;
-        // A process has one parent, so nobody is found twice.
-        while let Some(&parent) = found.get(next) {
-            let below = self
-                .entries
-                .iter()
-                .filter(|(id, entry)| entry.parent == parent && **id != parent);
-            found.extend(below.map(|(id, _)| *id));
-            next += 1;
-        }
+    fn with_below(&self, pid: u32) -> Vec<&Entry> {
+        let Some(top) = self.entries.iter().find(|entry| entry.pid == pid) else {
+            return Vec::new();
+        };
+        let number = |pid: u32| pid.cast_signed();
+        let family = |entry: &&Entry| (number(entry.pid), number(entry.parent));
+        let root = Pid::from_raw(number(pid));
+        let mut found = vec![top];
+        found.extend(tree::below(root.as_slice(), self.entries.iter(), family));
         found
     }
 
     /// Processor time of a process and those below it, and of their children that they waited for.
     pub(super) fn cpu_ms(&self, pid: u32) -> u64 {
-        let ids = self.ids(pid);
-        ids.iter()
-            .filter_map(|id| self.entries.get(id))
-            .map(|entry| entry.cpu_ms)
-            .sum()
+        self.with_below(pid).iter().map(|entry| entry.cpu_ms).sum()
     }
 
     /// A process and those below it, at most so many.
     pub(super) fn tree(&self, pid: u32, most: usize) -> Vec<Process> {
-        let ids = self.ids(pid);
-        let some = ids.iter().take(most);
-        some.filter_map(|id| {
-            let entry = self.entries.get(id)?;
-            Some(Process {
-                pid: *id,
-                program: entry.program.clone(),
-                state: entry.state,
-                wait_channel: wait_channel(*id),
-            })
+        let some = self.with_below(pid).into_iter().take(most);
+        some.map(|entry| Process {
+            pid: entry.pid,
+            program: entry.program.clone(),
+            state: entry.state,
+            wait_channel: wait_channel(entry.pid),
         })
         .collect()
     }
@@ -106,7 +88,7 @@ fn wait_channel(pid: u32) -> String {
 }
 
 /// The name in parentheses may itself hold spaces and parentheses: fields count from the last one.
-fn parse(stat: &[u8]) -> Option<Entry> {
+fn parse(pid: u32, stat: &[u8]) -> Option<Entry> {
     let text = String::from_utf8_lossy(stat);
     let (before, after) = text.rsplit_once(')')?;
     let program = before
@@ -119,6 +101,7 @@ fn parse(stat: &[u8]) -> Option<Entry> {
     // After state and parent: utime, stime, cutime and cstime are fields 14 to 17 of the line.
     let ticks = (11..15).filter_map(number).sum::<u64>();
     Some(Entry {
+        pid,
         parent: fields.get(1)?.parse().ok()?,
         program: program.collect(),
         state: fields.first()?.chars().next()?,
@@ -133,13 +116,13 @@ mod tests {
     #[test]
     fn a_line_of_stat_is_read_behind_any_name() {
         let line = b"12 (a b) c) S 7 12 12 0 -1 0 0 0 0 0 5 6 7 8 20 0";
-        let entry = parse(line).unwrap();
+        let entry = parse(12, line).unwrap();
         assert_eq!(
             (entry.parent, entry.program.as_str(), entry.state),
             (7, "a b) c", 'S')
         );
         assert_eq!(entry.cpu_ms, 260);
-        assert!(parse(b"12 (a").is_none() && parse(b"").is_none());
+        assert!(parse(12, b"12 (a").is_none() && parse(12, b"").is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! waits for its peers may wait busily. Time in which the launcher itself did not run (stopped by the
 //! terminal, or by a suspended machine) is nobody's silence.
 
+use std::cell::LazyCell;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -130,7 +131,8 @@ impl Silence {
         // More than two intervals: the launcher itself did not run.
         let passed = passed.min(self.interval() * 2);
         self.looked = now;
-        let processes = Look::now();
+        // While they are silent, and not for too long, nobody asks.
+        let processes = LazyCell::new(Look::now);
         let by_output = self.by_output;
         for worker in self.workers.iter_mut().filter(|worker| !worker.ended) {
             if worker.gave_a_sign(by_output) {

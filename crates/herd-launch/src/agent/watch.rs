@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
 
 use super::events::{EndOfWorker, Event};
 use super::layout::WorkerFiles;
@@ -13,6 +12,7 @@ use super::run::{Outcome, Settings, Told, WorkerEnd};
 use super::silence::{Silence, SilentWorker, report};
 use super::tee::{Room, Screen, Tee};
 use crate::child::ExitInfo;
+use crate::clock::until;
 use crate::follow::{FileId, Followed, Follower};
 use crate::group::Group;
 use crate::world::World;
@@ -58,7 +58,7 @@ impl Watch<'_> {
                     None => break,
                 },
                 Some(told) = told.recv() => self.hear(told),
-                () = moment(look) => self.look_for_silence(),
+                () = until(look.map(Into::into)) => self.look_for_silence(),
                 room = self.tee.room(), if self.words.is_some() => self.say(room),
                 shown = next_shown(&self.tee, &mut self.follower) => self.show(shown),
                 room = held(&self.tee, due) => self.tee.show_held(room),
@@ -246,21 +246,10 @@ async fn next_shown(tee: &Tee, follower: &mut Follower) -> (Room, Followed) {
     (room, follower.next().await)
 }
 
-async fn moment(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
-}
-
+/// Room for the line that is held, once it has waited long enough.
 async fn held(tee: &Tee, due: Option<Instant>) -> Room {
-    match due {
-        Some(due) => {
-            sleep_until(due.into()).await;
-            tee.room().await
-        }
-        None => std::future::pending().await,
-    }
+    until(due.map(Into::into)).await;
+    tee.room().await
 }
 
 fn of_file(id: FileId) -> (Screen, u32) {

@@ -10,14 +10,6 @@ use herd_link::LinkError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RendezvousError {
-    /// An endpoint that cannot be read.
-    #[error("rendezvous endpoint {given:?}: {why}\nhint: write HOST, HOST:PORT or [IPV6]:PORT")]
-    Endpoint {
-        /// As given.
-        given: String,
-        /// What is wrong with it.
-        why: String,
-    },
     /// A value of the configuration that cannot be used.
     #[error(
         "rendezvous configuration {key}={value}: not a number of seconds\nhint: write a number from 0 \

@@ -11,6 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::membership::{Action, Id, Membership, Rules};
 use super::message::{FromHost, Hello, ToHost};
+use crate::clock::until;
 
 /// How often each node hears from the hub.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -124,7 +125,6 @@ impl Serving {
         // Who asked for the end bounds it.
         while !(ending && self.connections.is_empty()) {
             let tick = self.membership.next_tick();
-            let tick_at = self.started + tick.unwrap_or_default();
             tokio::select! {
                 _asked_or_gone = &mut ended, if !ending => {
                     ending = true;
@@ -140,7 +140,7 @@ impl Serving {
                 accepted = accept(&mut self.listener) => self.admit(accepted),
                 _ended = self.connections.join_next(), if !self.connections.is_empty() => {}
                 _ = beat.tick() => self.beat(),
-                () = sleep_until(tick_at), if tick.is_some() => {
+                () = until(tick.map(|tick| self.started + tick)) => {
                     let actions = self.membership.tick(self.now());
                     self.act(actions);
                 }

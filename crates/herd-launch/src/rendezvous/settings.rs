@@ -1,7 +1,6 @@
 //! What a rendezvous is told before it begins, and where a launcher finds it.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use herd_link::Key;
 
 use super::{Notice, RendezvousError};
 
-/// Port of a c10d endpoint that names none.
+/// Port of a c10d endpoint that names none, as torchrun has it.
 pub const C10D_PORT: u16 = 29_400;
 /// Most nodes of one job.
 pub const MAX_NODES: u32 = 65_535;
@@ -43,68 +42,21 @@ impl Backend {
 /// Where launchers meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Host name or address, without brackets.
+    /// Host name or address; an IPv6 address without brackets.
     pub host: String,
     /// Port, where one was given.
     pub port: Option<u16>,
 }
 
-impl Endpoint {
-    /// Reads `host`, `host:port`, `[v6]:port`; empty text is this machine. A bare IPv6 address needs
-    /// its brackets only with a port.
-    pub fn parse(text: &str) -> Result<Self, RendezvousError> {
-        let bad = |why: &str| RendezvousError::Endpoint {
-            given: text.to_owned(),
-            why: why.to_owned(),
-        };
-        let text = text.trim();
-        if text.is_empty() {
-            return Ok(Self {
-                host: "localhost".into(),
-                port: None,
-            });
-        }
-        let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-            let (host, rest) = rest.split_once(']').ok_or_else(|| bad("no `]`"))?;
-            let port = match rest {
-                "" => None,
-                rest => Some(rest.strip_prefix(':').ok_or_else(|| bad("no `:`"))?),
-            };
-            (host, port)
-        } else if text.parse::<IpAddr>().is_ok() {
-            (text, None)
-        } else {
-            match text.rsplit_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            }
-        };
-        let port = port.map(|port| {
-            let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-            let number = digits.then(|| port.parse().ok()).flatten();
-            number.ok_or_else(|| bad("the port is no number from 0 to 65535"))
-        });
-        let unfit = |letter: char| letter.is_whitespace() || letter.is_control();
-        if host.is_empty() || host.len() > MAX_TEXT || host.contains(unfit) {
-            return Err(bad("no usable host name"));
-        }
-        if host.contains(':') && host.parse::<IpAddr>().is_err() {
-            return Err(bad("an IPv6 address with a port needs brackets"));
-        }
-        Ok(Self {
-            host: host.to_owned(),
-            port: port.transpose()?,
-        })
-    }
-}
-
 impl fmt::Display for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.host.contains(':'), self.port) {
-            (true, Some(port)) => write!(formatter, "[{}]:{port}", self.host),
-            (false, Some(port)) => write!(formatter, "{}:{port}", self.host),
-            (_, None) => formatter.write_str(&self.host),
+        if self.host.contains(':') {
+            write!(formatter, "[{}]", self.host)?;
+        } else {
+            formatter.write_str(&self.host)?;
         }
+        self.port
+            .map_or(Ok(()), |port| write!(formatter, ":{port}"))
     }
 }
 
@@ -336,29 +288,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_are_read_as_torchrun_reads_them() {
-        let read = |text| {
-            let endpoint = Endpoint::parse(text).unwrap();
-            (endpoint.host, endpoint.port)
-        };
-        assert_eq!(read(""), ("localhost".into(), None));
-        assert_eq!(read("h0"), ("h0".into(), None));
-        assert_eq!(read("h0:0"), ("h0".into(), Some(0)));
-        assert_eq!(read(" h0:29400 "), ("h0".into(), Some(29_400)));
-        assert_eq!(read("::1"), ("::1".into(), None));
-        assert_eq!(read("[::1]:5"), ("::1".into(), Some(5)));
-        assert_eq!(read("[fe80::1]"), ("fe80::1".into(), None));
-        for bad in [
-            ":5", "h0:", "h0:65536", "h0:-1", "h0:+1", "h0:x", "[::1", "[::1]5", "a b:1", "a:b:1",
-        ] {
-            let refused = Endpoint::parse(bad).unwrap_err().to_string();
-            assert!(refused.contains(bad), "{refused}");
-        }
-        let shown = Endpoint::parse("[::1]:5").unwrap().to_string();
-        assert_eq!(shown, "[::1]:5");
-    }
-
-    #[test]
     fn conf_sets_time_outs_and_tolerates_other_keys() {
         let conf = [
             ("join_timeout", "7"),
@@ -393,7 +322,10 @@ mod tests {
     fn what_can_never_work_is_refused() {
         let good = || Settings {
             backend: Backend::Static,
-            endpoint: Endpoint::parse("h0:29500").unwrap(),
+            endpoint: Endpoint {
+                host: "h0".into(),
+                port: Some(29_500),
+            },
             min_nodes: 2,
             max_nodes: 2,
             ..Settings::new(1)

@@ -1,8 +1,8 @@
 //! This node's place among others, where the command line does not say it and whatever started the
 //! launcher does. Pure.
 
-use super::flags::{Endpoint, Flags, NodeCount, RdzvBackend};
-use crate::rendezvous::Surroundings;
+use super::flags::{Flags, NodeCount, RdzvBackend};
+use crate::rendezvous::{Endpoint, Surroundings};
 
 /// Several nodes, and nowhere to meet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

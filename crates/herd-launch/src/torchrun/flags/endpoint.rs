@@ -1,33 +1,13 @@
 //! Where nodes meet, and addresses that may connect.
 
-use std::fmt;
 use std::net::Ipv6Addr;
 
 use super::reader::Bad;
+use crate::rendezvous::Endpoint;
 use crate::store::Network;
 
 /// Longest name of a host.
 const HOST_MAX: usize = 253;
-
-/// A host and perhaps a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Name or address; an IPv6 address without brackets.
-    pub host: String,
-    /// Its port.
-    pub port: Option<u16>,
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]", self.host)?;
-        } else {
-            f.write_str(&self.host)?;
-        }
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
-    }
-}
 
 /// `host`, `host:port`, `[::1]:port`; without a host it is this machine.
 pub(super) fn parse(text: &str) -> Result<Endpoint, Bad> {

@@ -26,17 +26,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use completion::completion;
-pub use endpoint::Endpoint;
 pub use error::{FlagError, Origin};
 pub use help::help;
 pub use lists::RankSet;
 pub use rdzv_conf::RdzvConf;
-pub use rendezvous::{C10D_PORT, Rendezvous, STATIC_PORT};
+pub use rendezvous::{Rendezvous, STATIC_PORT};
 pub use values::{
     AffinityMode, EventLog, ExitRule, NodeCount, NprocPerNode, RdzvBackend, Shell, SignalList,
 };
 
 use super::mask::StdMap;
+use crate::rendezvous::Endpoint;
 use crate::store::Network;
 
 /// What a command line asks for.

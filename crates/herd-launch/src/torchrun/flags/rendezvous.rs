@@ -4,11 +4,10 @@ use std::net::IpAddr;
 
 use super::values::RdzvBackend;
 use super::{FlagError, Flags};
+use crate::rendezvous::C10D_PORT;
 
 /// torchrun's port of a static rendezvous.
 pub const STATIC_PORT: u16 = 29_500;
-/// torchrun's port of a c10d rendezvous.
-pub const C10D_PORT: u16 = 29_400;
 
 /// How the nodes of a job find each other.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Binding workers to the processors near their accelerators (`--numa-binding`): the CPUs of each
-//! worker from a sysfs tree, and the two ways to bind it, by affinity or by `numactl`.
+//! The processors near workers' accelerators (`--numa-binding`), from a sysfs tree. Who starts a
+//! worker binds it to them.
 //!
 //! The device of a worker is the one whose index is its local rank.
 
@@ -12,7 +12,6 @@ mod sysfs;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -90,9 +89,6 @@ pub enum NumaError {
         /// The node.
         node: u32,
     },
-    /// No `numactl`.
-    #[error("`numactl` is not on PATH\nhint: install it (Debian: numactl)")]
-    NoNumactl,
 }
 
 /// Names another place than `/sys`. For tests of this project: no documentation offers it, since a
@@ -148,21 +144,4 @@ pub fn cpus(
         return Err(NumaError::NoCpu { local_rank, node });
     }
     Ok(cpus.into_iter().collect())
-}
-
-/// A command under `numactl`, bound to these processors. `has_numactl` says whether PATH has it.
-pub fn numactl_argv(
-    cpus: &[usize],
-    argv: &[OsString],
-    has_numactl: bool,
-) -> Result<Vec<OsString>, NumaError> {
-    if !has_numactl {
-        return Err(NumaError::NoNumactl);
-    }
-    let mut bound = vec![
-        OsString::from("numactl"),
-        OsString::from(format!("--physcpubind={}", ranges(cpus))),
-    ];
-    bound.extend_from_slice(argv);
-    Ok(bound)
 }

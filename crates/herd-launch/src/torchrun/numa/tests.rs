@@ -239,16 +239,8 @@ fn row40_errors_say_what_is_missing() {
 }
 
 #[test]
-fn row40_numactl_form() {
-    let argv = ["python3".into(), "-u".into()];
-    assert_eq!(
-        numactl_argv(&[0, 1, 2, 4], &argv, true).unwrap(),
-        ["numactl", "--physcpubind=0-2,4", "python3", "-u"]
-    );
-    assert!(matches!(
-        numactl_argv(&[0], &argv, false),
-        Err(NumaError::NoNumactl)
-    ));
+fn row40_lists_of_processors_as_linux_writes_them() {
+    assert_eq!(ranges(&[0, 1, 2, 4]), "0-2,4");
     assert_eq!(ranges(&[]), "");
     assert_eq!(ranges(&[7]), "7");
     for text in ["1-", "-1", "3-1", "a", "1,,2", "0-99999999999", "65536"] {

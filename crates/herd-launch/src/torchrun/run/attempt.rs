@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tokio::sync::mpsc;
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::timeout_at;
 
 use super::LaunchError;
 use super::course::Course;
 use super::ends;
 use super::say::say;
 use crate::agent::{Outcome, Told, WorkerEnd};
+use crate::clock::until;
 use crate::rendezvous::{Change, Joined, Rendezvous};
 use crate::world::World;
 
@@ -83,7 +84,7 @@ impl Course<'_> {
                         }
                         change = Some(what);
                     }
-                    () = sleep_until(due.unwrap_or_else(Instant::now).into()), if due.is_some() => {
+                    () = until(due.map(Into::into)) => {
                         announce(&mut self.meeting, counts, &mut failed);
                     }
                     notice = self.store.notice() => say(&format!("warning: {notice}")),

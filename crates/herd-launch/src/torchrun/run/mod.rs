@@ -80,8 +80,7 @@ impl LaunchError {
             Self::Flag(_)
             | Self::Place(_)
             | Self::Rendezvous(
-                RendezvousError::Endpoint { .. }
-                | RendezvousError::Conf { .. }
+                RendezvousError::Conf { .. }
                 | RendezvousError::Settings(_)
                 | RendezvousError::Key { .. }
                 | RendezvousError::KeyFile { .. },

@@ -21,15 +21,18 @@ pub(super) fn count(flags: &Flags) -> Result<u32, LaunchError> {
         std::thread::available_parallelism()
             .map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
     };
-    let gpus = u32::try_from(accelerators::of_this_process(&Vec::new).len()).unwrap_or(u32::MAX);
+    // Opens the devices, which may wake them: only where their number is asked for.
+    let gpus = || {
+        let found = accelerators::of_this_process(&Vec::new).len();
+        let found = u32::try_from(found).unwrap_or(u32::MAX);
+        (found > 0).then_some(found)
+    };
     Ok(match flags.nproc_per_node {
         NprocPerNode::Count(count) => count,
         NprocPerNode::Cpu => cpus(),
-        NprocPerNode::Gpu if gpus > 0 => gpus,
-        NprocPerNode::Gpu => return Err(LaunchError::NoAccelerator("gpu")),
+        NprocPerNode::Gpu => gpus().ok_or(LaunchError::NoAccelerator("gpu"))?,
         NprocPerNode::Xpu => return Err(LaunchError::NoAccelerator("xpu")),
-        NprocPerNode::Auto if gpus > 0 => gpus,
-        NprocPerNode::Auto => cpus(),
+        NprocPerNode::Auto => gpus().unwrap_or_else(cpus),
     })
 }
 

@@ -188,6 +188,28 @@ fn row47_the_rendezvous_of_the_flags() {
 }
 
 #[test]
+fn endpoints_are_read_as_torchrun_reads_them() {
+    let read = |text: &str| {
+        let given = format!("--rdzv-endpoint={text}");
+        let endpoint = flags(&["--rdzv-backend=c10d", &given, "s"]).rdzv_endpoint;
+        endpoint.map(|endpoint| (endpoint.host, endpoint.port))
+    };
+    assert_eq!(read("h0"), Some(("h0".into(), None)));
+    assert_eq!(read("h0:0"), Some(("h0".into(), Some(0))));
+    assert_eq!(read(" h0:29400 "), Some(("h0".into(), Some(29_400))));
+    assert_eq!(read("::1"), Some(("::1".into(), None)));
+    assert_eq!(read("[::1]:5"), Some(("::1".into(), Some(5))));
+    assert_eq!(read("[fe80::1]"), Some(("fe80::1".into(), None)));
+    for bad in [
+        "h0:", "h0:65536", "h0:-1", "h0:+1", "h0:x", "[::1", "[::1]5", "a b:1", "a:b:1",
+    ] {
+        let given = format!("--rdzv-endpoint={bad}");
+        let refused = error(&["--rdzv-backend=c10d", &given, "s"]).to_string();
+        assert!(refused.contains(bad), "{refused}");
+    }
+}
+
+#[test]
 fn row26_signals_by_name_and_the_unknown_apart() {
     let flags = flags(&[
         "--signals-to-handle",
