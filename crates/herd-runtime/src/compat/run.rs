@@ -356,7 +356,7 @@ async fn shell(
         exit.end.code()
     });
     let mut kill_at: Option<Instant> = None;
-    let mut last_resort: Option<LastResort> = None;
+    let mut last_resort = LastResort::default();
     loop {
         tokio::select! {
             code = &mut work => return Ok((code, kill_at.is_some())),
@@ -368,23 +368,10 @@ async fn shell(
                     let _gone = rustix::process::kill_process(pid, Signal::TERM);
                 }
             }
-            () = until(kill_at), if last_resort.is_none() => {
-                last_resort = Some(LastResort::now());
-            }
-            () = due(last_resort.as_ref()) => {
-                if let Some(resort) = &mut last_resort {
-                    resort.kill(&[]);
-                }
-            }
+            () = until(kill_at), if !last_resort.is_set() => last_resort = LastResort::now(),
+            () = last_resort.due() => last_resort.kill(&[]),
             () = &mut chores => {}
         }
-    }
-}
-
-async fn due(resort: Option<&LastResort>) {
-    match resort {
-        Some(resort) => resort.due().await,
-        None => std::future::pending().await,
     }
 }
 
