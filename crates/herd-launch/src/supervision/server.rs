@@ -284,7 +284,6 @@ fn specification(
         stdin: Stdin::Inherit,
         stdout: output(worker.stdout)?,
         stderr: output(worker.stderr)?,
-        cpus: worker.cpus,
         ..ProcessSpec::new(argv, env.into_iter().collect(), cwd)
     })
 }
