@@ -9,7 +9,7 @@ class Supervisor:
         self,
         program: _Path,
         env: Sequence[tuple[str, str]],
-        workers: Sequence[tuple[list[str], list[tuple[str, str]], str, str, Optional[list[int]]]],
+        workers: Sequence[tuple[list[str], list[tuple[str, str]], str, str]],
         marker: Optional[str] = None,
     ) -> None: ...
     @property

@@ -33,7 +33,7 @@ class Exit:
 
 class Supervised:
     """A supervisor with the workers `described`: a list of (argv, variables over this process's own, file of stdout, file
-    of stderr, processors). Either all start or none, and then the error is raised that `subprocess.Popen` raises."""
+    of stderr). Either all start or none, and then the error is raised that `subprocess.Popen` raises."""
 
     def __init__(self, described, marker=None):
         environment = list(os.environ.items()) if described else []

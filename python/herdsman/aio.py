@@ -13,7 +13,7 @@ async def submit(job, **options):
 
 async def wait(job, timeout=None):
     """As `Job.wait`. Cancelled, it leaves the job running and no process behind."""
-    words = [] if timeout is None else ["--timeout", f"{max(1, round(timeout * 1000))}ms"]
+    words = jobs.bound(timeout)
     process = await _start(job, "wait", *words, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE)
     try:
         _, stderr = await process.communicate()

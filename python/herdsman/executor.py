@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from concurrent.futures import Executor as _Base
 from concurrent.futures import Future
 
@@ -123,14 +124,11 @@ class _Batch:
     """One job and the futures of its calls."""
 
     def __init__(self, job, directory, count):
-        import time
-
-        self._clock = time.monotonic
         self.job = job
         self._directory = directory
         self.futures = [Future() for _ in range(count)]
         self.open = dict(enumerate(self.futures))
-        self._ask_at = self._clock() + _STATE_SECONDS
+        self._ask_at = time.monotonic() + _STATE_SECONDS
         self._ended = False
         for future in self.futures:
             future.job = job
@@ -159,8 +157,8 @@ class _Batch:
                 _finish(future, *result)
         if self.open and self._ended:
             self._fail_rest()
-        elif self.open and self._clock() >= self._ask_at:
-            self._ask_at = self._clock() + _STATE_SECONDS
+        elif self.open and time.monotonic() >= self._ask_at:
+            self._ask_at = time.monotonic() + _STATE_SECONDS
             self._ended = self._has_ended()
         return busy
 
@@ -201,8 +199,6 @@ def _run_chunk(calls):
 
 
 def _results(futures, timeout, chunked):
-    import time
-
     end = None if timeout is None else time.monotonic() + timeout
 
     def iterate():

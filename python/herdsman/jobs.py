@@ -52,6 +52,11 @@ def described(document, options):
     return document
 
 
+def bound(timeout):
+    """The words by which `herd wait` waits at most so many seconds; none for ever."""
+    return [] if timeout is None else ["--timeout", f"{max(1, round(timeout * 1000))}ms"]
+
+
 class Job:
     """A job. Awaiting it gives its result."""
 
@@ -99,9 +104,8 @@ class Job:
 
     def wait(self, timeout=None):
         """Waits for its end and returns its state. TimeoutError when that takes longer than so many seconds."""
-        words = [] if timeout is None else ["--timeout", f"{max(1, round(timeout * 1000))}ms"]
         done = subprocess.run(
-            self._argv("wait", *words),
+            self._argv("wait", *bound(timeout)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

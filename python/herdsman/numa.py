@@ -6,8 +6,6 @@ from herdsman._lazy import LazyLogger
 
 logger = LazyLogger(__name__)
 
-MODES = ("node", "socket", "exclusive", "core-complex")
-
 
 def __getattr__(name):
     # Made when somebody asks: an enumeration and a dataclass cost more than importing the rest.

@@ -89,7 +89,6 @@ fn shell(script: &str) -> Worker {
         env: Vec::new(),
         stdout: None,
         stderr: None,
-        cpus: None,
     }
 }
 

@@ -24,11 +24,5 @@ mod _native {
 
 /// An error as Python's, with all of its causes.
 fn explain(error: &(dyn std::error::Error + 'static)) -> PyErr {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    pyo3::exceptions::PyRuntimeError::new_err(text)
+    pyo3::exceptions::PyRuntimeError::new_err(herd_core::text::error_line(error))
 }

@@ -28,16 +28,8 @@ pub(crate) fn numa_cpus(
     local_rank: u32,
     allowed: Vec<usize>,
 ) -> PyResult<Vec<usize>> {
-    let mode = match mode {
-        "node" => AffinityMode::Node,
-        "socket" => AffinityMode::Socket,
-        "exclusive" => AffinityMode::Exclusive,
-        "core-complex" => AffinityMode::CoreComplex,
-        other => {
-            let text = format!("{other:?} is no affinity mode");
-            return Err(PyValueError::new_err(text));
-        }
-    };
+    let mode = AffinityMode::from_name(mode)
+        .ok_or_else(|| PyValueError::new_err(format!("{mode:?} is no affinity mode")))?;
     let devices = devices
         .iter()
         .map(|device| device.parse())

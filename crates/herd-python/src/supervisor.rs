@@ -14,14 +14,8 @@ use crate::explain;
 
 type Variables = Vec<(OsString, OsString)>;
 /// Arguments, variables over the common ones, file of stdout and of stderr (empty: the host's own
-/// stream), processors.
-type Described = (
-    Vec<OsString>,
-    Variables,
-    OsString,
-    OsString,
-    Option<Vec<usize>>,
-);
+/// stream).
+type Described = (Vec<OsString>, Variables, OsString, OsString);
 
 /// The process that looks after workers: `Supervisor(program, env, workers, marker)`.
 #[pyclass(module = "herdsman._native")]
@@ -139,14 +133,13 @@ impl Supervisor {
     }
 }
 
-fn worker((argv, env, stdout, stderr, cpus): Described) -> Worker {
+fn worker((argv, env, stdout, stderr): Described) -> Worker {
     let file = |path: OsString| (!path.is_empty()).then(|| Text::from(path));
     Worker {
         argv: argv.into_iter().map(Text::from).collect(),
         env: texts(env),
         stdout: file(stdout),
         stderr: file(stderr),
-        cpus,
     }
 }
 

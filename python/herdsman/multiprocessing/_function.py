@@ -21,12 +21,19 @@ _UNKNOWN = 1
 class _Rank:
     """One worker in the parent."""
 
-    def __init__(self, process, connection):
+    def __init__(self, process, connection, start_method):
         self.process = process
         self.pid = process.pid
         self.connection = connection
         os.set_blocking(connection.fileno(), False)
         self.handle = None
+        # A pipe that the child holds stays open in what the child forks, so it says too late that the child has ended. A
+        # child of the fork server ends for this process when the server says so.
+        if start_method != "forkserver":
+            try:
+                self.handle = os.pidfd_open(self.pid)
+            except (AttributeError, OSError):
+                pass  # an older kernel or Python
         self._received = bytearray()
         self.delivered = False
         self.value = None
@@ -34,22 +41,16 @@ class _Rank:
         self.traceback = None
         self.code = None
 
-    def started(self, start_method):
-        # A pipe that the child holds stays open in what the child forks, so it says too late that the child has ended. A
-        # child of the fork server ends for this process when the server says so.
-        self.handle = None
-        if start_method != "forkserver":
-            try:
-                self.handle = os.pidfd_open(self.pid)
-            except (AttributeError, OSError):
-                pass  # an older kernel or Python
+    def _end(self):
+        """The descriptor that becomes readable when it has ended."""
+        return self.process.sentinel if self.handle is None else self.handle
 
     def descriptors(self):
         """What becomes readable when there is news; nothing of one that is done."""
         if self.connection is not None:
             yield self.connection.fileno()
         if self.code is None:
-            yield self.process.sentinel if self.handle is None else self.handle
+            yield self._end()
 
     def look(self):
         """Takes in what it has sent, and whether it has ended."""
@@ -63,7 +64,7 @@ class _Rank:
 
     def _has_ended(self):
         poll = select.poll()
-        poll.register(self.process.sentinel if self.handle is None else self.handle, select.POLLIN)
+        poll.register(self._end(), select.POLLIN)
         return bool(poll.poll(0))
 
     def _receive(self):
@@ -205,10 +206,8 @@ class MultiprocessContext(PContext):
             raise
         finally:
             theirs.close()
-        worker = _Rank(process, mine)
-        self._ranks.append(worker)
+        self._ranks.append(_Rank(process, mine, self.start_method))
         self._supervised.watch(process.pid)
-        worker.started(self.start_method)
 
     def _poll(self):
         if self._result is not None:

@@ -173,6 +173,13 @@ def _pieces(data):
 def _follow(files, dst, finished, interval_sec, wanted):
     """Shows the files until `finished` is set and all they hold was shown. A file that is absent then is left."""
     write = _writer(dst)
+
+    def show(file, text):
+        if text:
+            text = _with_headers(text, file.header, wanted)
+        if text:
+            write(text)
+
     try:
         while True:
             # Before the look: what was written before the end is seen after it.
@@ -182,20 +189,13 @@ def _follow(files, dst, finished, interval_sec, wanted):
                 text = file.text()
                 if text is not None:
                     busy = True
-                    if text:
-                        text = _with_headers(text, file.header, wanted)
-                        if text:
-                            write(text)
+                    show(file, text)
             if not busy:
                 if last:
                     break
                 finished.wait(interval_sec)
         for file in files:
-            text = file.rest()
-            if text:
-                text = _with_headers(text, file.header, wanted)
-                if text:
-                    write(text)
+            show(file, file.rest())
     finally:
         for file in files:
             file.close()

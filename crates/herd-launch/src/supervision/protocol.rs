@@ -47,8 +47,6 @@ pub struct Worker {
     pub stdout: Option<Text>,
     /// The same for standard error.
     pub stderr: Option<Text>,
-    /// Processors it is bound to.
-    pub cpus: Option<Vec<usize>>,
 }
 
 /// What the host asks for.
@@ -196,7 +194,6 @@ mod tests {
             env: vec![(odd.clone(), odd)],
             stdout: None,
             stderr: Some(Text::Utf8("x".to_owned())),
-            cpus: Some(vec![1]),
         };
         let request = Request::Start {
             env: Vec::new(),

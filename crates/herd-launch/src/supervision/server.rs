@@ -74,18 +74,13 @@ pub async fn serve(
     if let Some(first) = first {
         serving.start(first).await?;
     }
-    loop {
-        let waits = serving.watched.is_some() && !serving.host_left;
+    let mut programs_left = true;
+    while programs_left || serving.watches() {
         tokio::select! {
             biased;
-            exit = serving.group.next_exit() => match exit {
+            exit = serving.group.next_exit(), if programs_left => match exit {
                 Some((index, exit)) => serving.tell(&exited(index, exit)).await,
-                None if waits => tokio::select! {
-                    request = requests.next() => serving.take(request.as_ref()),
-                    () = &mut gone => serving.host_is_gone(),
-                    () = &mut told => serving.host_is_gone(),
-                },
-                None => break,
+                None => programs_left = false,
             },
             request = requests.next(), if !serving.host_left => serving.take(request.as_ref()),
             () = &mut gone, if !serving.host_left => serving.host_is_gone(),
@@ -182,6 +177,11 @@ impl Serving {
             Err(error) => self.tell(&failed(error.index, &error.source)).await,
         }
         Ok(())
+    }
+
+    /// Whether the host lives and has workers of its own to see to.
+    fn watches(&self) -> bool {
+        self.watched.is_some() && !self.host_left
     }
 
     fn take(&mut self, request: Option<&Request>) {
@@ -284,7 +284,6 @@ fn specification(
         stdin: Stdin::Inherit,
         stdout: output(worker.stdout)?,
         stderr: output(worker.stderr)?,
-        cpus: worker.cpus,
         ..ProcessSpec::new(argv, env.into_iter().collect(), cwd)
     })
 }

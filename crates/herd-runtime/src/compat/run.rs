@@ -99,16 +99,10 @@ struct Meeting {
 
 impl Meeting {
     fn new(arguments: &Arguments, step: &Step) -> Self {
-        let home = expand(
-            arguments
-                .cluster_home
-                .as_deref()
-                .unwrap_or_else(|| Path::new("~")),
-        );
-        let expanded = |path: &PathBuf| expand(path);
+        let home = cluster_home(arguments);
         let signal_files = SignalFiles {
-            alloc: arguments.alloc_file.as_ref().map(expanded),
-            setup_done: arguments.setup_done_file.as_ref().map(expanded),
+            alloc: arguments.alloc_file.as_deref().map(expand),
+            setup_done: arguments.setup_done_file.as_deref().map(expand),
             rank: step.rank,
             nodes: step.nodes,
         };
@@ -288,15 +282,8 @@ fn take_back_announcement(arguments: &Arguments, step: &Step) {
             .then_some(number)
     });
     if let (0, Some(driver_job), Some(job)) = (step.rank, driver_job, &step.job) {
-        let home = expand(
-            arguments
-                .cluster_home
-                .as_deref()
-                .unwrap_or_else(|| Path::new("~")),
-        );
-        drop(fs::remove_file(
-            home.join(format!(".sky_alloc_{job}_{driver_job}")),
-        ));
+        let sign = format!(".sky_alloc_{job}_{driver_job}");
+        drop(fs::remove_file(cluster_home(arguments).join(sign)));
     }
 }
 
@@ -369,7 +356,7 @@ async fn shell(
         exit.end.code()
     });
     let mut kill_at: Option<Instant> = None;
-    let mut last_resort: Option<LastResort> = None;
+    let mut last_resort = LastResort::default();
     loop {
         tokio::select! {
             code = &mut work => return Ok((code, kill_at.is_some())),
@@ -381,23 +368,10 @@ async fn shell(
                     let _gone = rustix::process::kill_process(pid, Signal::TERM);
                 }
             }
-            () = until(kill_at), if last_resort.is_none() => {
-                last_resort = Some(LastResort::now());
-            }
-            () = due(last_resort.as_ref()) => {
-                if let Some(resort) = &mut last_resort {
-                    resort.kill(&[]);
-                }
-            }
+            () = until(kill_at), if !last_resort.is_set() => last_resort = LastResort::now(),
+            () = last_resort.due() => last_resort.kill(&[]),
             () = &mut chores => {}
         }
-    }
-}
-
-async fn due(resort: Option<&LastResort>) {
-    match resort {
-        Some(resort) => resort.due().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -406,6 +380,16 @@ fn open_log(directory: &Path, name: &str) -> Result<File, RunError> {
     let opened = fs::create_dir_all(directory)
         .and_then(|()| OpenOptions::new().create(true).append(true).open(&path));
     opened.map_err(|source| RunError::Log { path, source })
+}
+
+/// Where the nodes of the cluster meet: the user's home unless the driver names another.
+fn cluster_home(arguments: &Arguments) -> PathBuf {
+    expand(
+        arguments
+            .cluster_home
+            .as_deref()
+            .unwrap_or_else(|| Path::new("~")),
+    )
 }
 
 /// A path whose `~` is this user's home.

@@ -22,7 +22,7 @@ def describe(entrypoint, args, env, stdout, stderr, local_rank_id, numa_options)
             raise ValueError("embedded null byte")
     if any("=" in key for key, _ in variables):
         raise ValueError("illegal environment variable name")
-    return list(argv), variables, stdout or "", stderr or "", None
+    return list(argv), variables, stdout or "", stderr or ""
 
 
 class WorkerProcess:

@@ -59,6 +59,19 @@ pub enum AffinityMode {
     CoreComplex,
 }
 
+impl AffinityMode {
+    /// The mode with this name, as torchrun and its options object have them.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "node" => Some(Self::Node),
+            "socket" => Some(Self::Socket),
+            "exclusive" => Some(Self::Exclusive),
+            "core-complex" => Some(Self::CoreComplex),
+            _ => None,
+        }
+    }
+}
+
 /// Where events go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventLog {
@@ -185,16 +198,8 @@ pub(super) fn max_restarts(text: &str) -> Result<u32, Bad> {
 }
 
 pub(super) fn affinity_mode(text: &str) -> Result<AffinityMode, Bad> {
-    match text {
-        "node" => Ok(AffinityMode::Node),
-        "socket" => Ok(AffinityMode::Socket),
-        "exclusive" => Ok(AffinityMode::Exclusive),
-        "core-complex" => Ok(AffinityMode::CoreComplex),
-        _ => Err(Bad::new(
-            "is no mode",
-            "give node, socket, exclusive or core-complex",
-        )),
-    }
+    AffinityMode::from_name(text)
+        .ok_or_else(|| Bad::new("is no mode", "give node, socket, exclusive or core-complex"))
 }
 
 pub(super) fn exit_rule(text: &str) -> Result<ExitRule, Bad> {
