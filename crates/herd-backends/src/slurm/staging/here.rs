@@ -130,7 +130,8 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
             Err(error) => tell(&herd_core::text::error_line(&error)),
         }
         if job.read_result()?.is_none() {
-            staging.runtime.block_on(sleep(pause));
+            // Made inside: a timer belongs to its runtime.
+            staging.runtime.block_on(async { sleep(pause).await });
             pause = (pause * 2).min(STANDS.1);
         }
     }
