@@ -90,9 +90,7 @@ async fn run(
     let (dir, plan) = match begin(job, &allocation.run, &clock)? {
         Begun::Attempt(dir, plan) => (dir, *plan),
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
-        Begun::Over(end, attempts) => {
-            return finish(job, result(Some(end), attempts, clock.now_ms()));
-        }
+        Begun::Over(end, plan) => return conclude(job, &plan, end, &clock),
     };
     let end = match attempt(job, &dir, &plan, allocation, options, &mut signals).await {
         Ok(end) => end,
@@ -133,8 +131,18 @@ async fn run(
             )),
         }
     }
+    conclude(job, &plan, end, &clock)
+}
+
+/// The job ends as its last attempt did.
+fn conclude(
+    job: &JobDir,
+    plan: &Plan,
+    end: AttemptEnd,
+    clock: &Clock,
+) -> Result<Driven, DriveError> {
     let mut settled = result(Some(end), plan.attempt, clock.now_ms());
-    settled.tasks = count_tasks(&plan, job)?;
+    settled.tasks = count_tasks(plan, job)?;
     finish(job, settled)
 }
 
@@ -158,8 +166,8 @@ async fn stage_out(options: &DriveOptions, bound: Duration) {
 /// What this run is about.
 enum Begun {
     Attempt(AttemptDir, Box<Plan>),
-    /// The attempt has ended, and only the job's result is missing.
-    Over(AttemptEnd, u32),
+    /// The last attempt has ended, and only the job's result is missing.
+    Over(AttemptEnd, Box<Plan>),
     NotOurs(String),
 }
 
@@ -180,8 +188,12 @@ fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveErro
                 return Ok(Begun::NotOurs(format!("it belongs to {owner}")));
             }
             match latest.read_end()? {
-                Some(end) if end.state != AttemptState::Preempted => {
-                    return Ok(Begun::Over(end, latest.number()));
+                // Its driver was ended before it could write more; another attempt may be due.
+                Some(end)
+                    if end.state != AttemptState::Preempted
+                        && again(&plan, &end, retries_used(job, plan.attempt)?).is_none() =>
+                {
+                    return Ok(Begun::Over(end, Box::new(plan)));
                 }
                 Some(_) => {}
                 // Its driver died with its node or was killed, and Slurm has started the job again.
@@ -318,3 +330,6 @@ fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;
