@@ -35,6 +35,7 @@ fn cluster() -> &'static SlurmLab {
 }
 
 fn ring(herd: &Herd, library: &str) -> PathBuf {
+    herd.file("settle.h", include_str!("mpi_programs/settle.h"));
     let source = herd.file(
         "ring.c",
         r#"
@@ -42,6 +43,7 @@ fn ring(herd: &Herd, library: &str) -> PathBuf {
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "settle.h"
 int main(int argc, char **argv) {
     int rank, size, sum;
     char host[256];
@@ -54,6 +56,7 @@ int main(int argc, char **argv) {
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     printf("%d of %d sums %d as %s on %s, %s\n", rank, size, sum, getenv("HERD_RANK"), host, getenv("SLURMD_NODENAME"));
     fprintf(stderr, "stderr of %d\n", rank);
+    settle();
     MPI_Finalize();
     return 0;
 }

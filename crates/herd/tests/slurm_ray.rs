@@ -7,7 +7,7 @@ mod live;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use herd_testing::{SlurmLab, within};
@@ -29,6 +29,12 @@ fn cluster() -> &'static SlurmLab {
             "64000",
         ])
     })
+}
+
+/// A Ray gives itself 30 s to start, which several at once exceed on a loaded machine.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn herd_command(herd: &Herd, args: &[&str]) -> Command {
@@ -66,6 +72,7 @@ fn nothing_left() {
 
 #[test]
 fn the_ray_example_runs_on_two_nodes_with_networks_of_their_own() {
+    let _turn = turn();
     let herd = Herd::new();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ray");
     let copied = Command::new("cp")
@@ -97,6 +104,7 @@ fn the_ray_example_runs_on_two_nodes_with_networks_of_their_own() {
 
 #[test]
 fn two_jobs_on_one_node_do_not_clash() {
+    let _turn = turn();
     let herds = [Herd::new(), Herd::new()];
     // Each waits, in its own cluster, for the other to be in its own.
     let program = "import os, ray, sys, time\n\
@@ -118,7 +126,7 @@ fn two_jobs_on_one_node_do_not_clash() {
             herd.file("entry.py", program);
             let (mine, other) = (marks[index].display(), marks[1 - index].display());
             let text = format!(
-                "name: two\ntype: ray\nnodes: 1\nworkdir: .\nresources: {{cpus: 2, memory: 2GB}}\n\
+                "name: two\ntype: ray\nnodes: 1\nworkdir: .\nresources: {{cpus: 1, memory: 2GB}}\n\
                  slurm: {{extra: [--nodelist=node1]}}\nrun: python3 entry.py {mine} {other}\n"
             );
             let file = herd.file("job.yaml", &text);
