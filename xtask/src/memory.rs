@@ -94,7 +94,8 @@ pub(crate) fn memory_below(ancestor: u32) -> Result<Vec<(String, f64)>> {
     Ok(found)
 }
 
-fn megabytes(pid: u32, field: &str) -> Result<f64> {
+/// Megabytes of a field of `/proc/PID/status`.
+pub(crate) fn megabytes(pid: u32, field: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     let kibibytes: u32 = status
@@ -137,7 +138,7 @@ fn descendants(ancestor: u32) -> Result<Vec<u32>> {
 
 /// The parent in a line of `/proc/PID/stat`: the second field after the name, which stands in
 /// parentheses and may hold any character.
-fn parent_in(stat: &str) -> Option<u32> {
+pub(crate) fn parent_in(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?
         .1
         .split_whitespace()

@@ -6,7 +6,7 @@
 mod live;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -242,31 +242,4 @@ fn nothing_left() {
     within(DEADLINE, "the end of all that ranks ran", || {
         !cluster().slurm(&["processes"]).contains("sleep 600")
     });
-}
-
-#[test]
-fn the_lammps_example_runs_unchanged() {
-    let herd = Herd::new();
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lammps");
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(&examples)
-        .arg(herd.path(""))
-        .status()
-        .unwrap();
-    assert!(copied.success());
-    let file = herd.path("lammps/job.yaml");
-    let output = on_slurm(&herd, &["run", "-b", "slurm", &file.to_string_lossy()]);
-    assert_code(&output, 0);
-    let log = herd.file("output.log", &stdout(&output));
-    let checked = Command::new(examples.join("check"))
-        .arg(&log)
-        .output()
-        .unwrap();
-    assert!(
-        checked.status.success(),
-        "{}{}",
-        stdout(&checked),
-        stdout(&output)
-    );
 }

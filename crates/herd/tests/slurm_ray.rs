@@ -1,5 +1,5 @@
-//! `type: ray` on a real Slurm: a head on node 0, a worker on the other, each node with a network of its
-//! own; and two jobs at once on one node, which share its network and its temporary directory.
+//! `type: ray` on a real Slurm: two jobs at once on one node, which share its network and its temporary directory.
+//! `scripts/examples --slurm` has a head and a worker on nodes with networks of their own.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
@@ -7,7 +7,7 @@ mod live;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use herd_testing::{SlurmLab, within};
@@ -29,12 +29,6 @@ fn cluster() -> &'static SlurmLab {
             "64000",
         ])
     })
-}
-
-/// A Ray gives itself 30 s to start, which several at once exceed on a loaded machine.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn herd_command(herd: &Herd, args: &[&str]) -> Command {
@@ -71,40 +65,7 @@ fn nothing_left() {
 }
 
 #[test]
-fn the_ray_example_runs_on_two_nodes_with_networks_of_their_own() {
-    let _turn = turn();
-    let herd = Herd::new();
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ray");
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(&example)
-        .arg(herd.path(""))
-        .status()
-        .unwrap();
-    assert!(copied.success());
-    let file = herd.path("ray/job.yaml");
-    let [path, home] = variables(&herd);
-    let file = file.to_string_lossy();
-    let args = ["run", "-b", "slurm", "--env", &path, "--env", &home, &file];
-    let output = herd_command(&herd, &args).output().unwrap();
-    assert_code(&output, 0);
-    let log = herd.file("output.log", &stdout(&output));
-    let checked = Command::new(example.join("check"))
-        .arg(&log)
-        .output()
-        .unwrap();
-    assert!(
-        checked.status.success(),
-        "{}{}",
-        stdout(&checked),
-        stdout(&output)
-    );
-    nothing_left();
-}
-
-#[test]
 fn two_jobs_on_one_node_do_not_clash() {
-    let _turn = turn();
     let herds = [Herd::new(), Herd::new()];
     // Each waits, in its own cluster, for the other to be in its own.
     let program = "import os, ray, sys, time\n\
