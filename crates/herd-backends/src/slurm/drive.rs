@@ -14,6 +14,7 @@ use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
+use herd_slurm::sbatch;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -111,7 +112,7 @@ pub async fn drive(
 }
 
 /// The job ends as its last attempt did.
-fn conclude(
+pub(super) fn conclude(
     job: &JobDir,
     plan: &Plan,
     end: AttemptEnd,
@@ -123,7 +124,7 @@ fn conclude(
 }
 
 /// What this run is about.
-enum Begun {
+pub(super) enum Begun {
     Attempt(AttemptDir, Box<Plan>),
     /// The last attempt has ended, and only the job's result is missing.
     Over(AttemptEnd, Box<Plan>),
@@ -131,7 +132,7 @@ enum Begun {
 }
 
 /// Finds out which attempt this run is, and takes it (I2).
-fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
+pub(super) fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
     if job.read_result()?.is_some() {
         return Ok(Begun::NotOurs("the job has ended already".to_owned()));
     }
@@ -240,6 +241,7 @@ async fn attempt(
             argv: step::argv(plan, &site, allocation, &options.executor),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
+            try_again: sbatch::is_unavailable,
         },
         nodes,
         key_file: job.path().join("key"),
@@ -279,6 +281,3 @@ fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
         },
     })
 }
-
-#[cfg(test)]
-mod tests;
