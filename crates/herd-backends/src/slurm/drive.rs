@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::allocation::{Allocation, SlurmRun};
 use super::record::Site;
+use super::staging::{NodeSide, kept_here};
 use super::{DURABILITY, listen, scontrol, step};
 use crate::attempts::{
     again, count_tasks, drive_attempt, make_room, once, read_key, read_plan, result, task_history,
@@ -32,6 +33,12 @@ const GANG_TIMEOUT: Duration = Duration::from_mins(2);
 /// After a requeue Slurm ends this process; it is not waited for longer.
 const END_BOUND: Duration = Duration::from_mins(1);
 
+/// How long the submitting side is waited for with what a job has left on its nodes. They are the job's as
+/// long.
+const STAGE_BOUND: Duration = Duration::from_mins(2);
+/// The same where Slurm ends this process soon: it gives 30 s, unless the site says otherwise.
+const LAST_STAGE_BOUND: Duration = Duration::from_secs(5);
+
 /// How a driver runs a job.
 #[derive(Debug)]
 pub struct DriveOptions {
@@ -39,6 +46,8 @@ pub struct DriveOptions {
     pub executor: Vec<String>,
     /// Tells the user, by the batch script's output, of something that does not end the job.
     pub warn: fn(&str),
+    /// The directory of this job on its nodes, where they share none with the submitting side.
+    pub staged: Option<NodeSide>,
 }
 
 /// What became of one run.
@@ -57,6 +66,19 @@ pub enum Driven {
 
 /// Drives the attempt that is due in this run.
 pub async fn drive(
+    job: &JobDir,
+    allocation: &Allocation,
+    options: &DriveOptions,
+) -> Result<Driven, DriveError> {
+    let driven = run(job, allocation, options).await;
+    // A run that is not to be is over as well, and a failure is told in the records.
+    if !matches!(driven, Ok(Driven::Again)) {
+        stage_out(options, STAGE_BOUND).await;
+    }
+    driven
+}
+
+async fn run(
     job: &JobDir,
     allocation: &Allocation,
     options: &DriveOptions,
@@ -91,6 +113,7 @@ pub async fn drive(
     };
     if end.state == AttemptState::Preempted {
         note(&dir, &clock, "Slurm starts it again")?;
+        stage_out(options, LAST_STAGE_BOUND).await;
         return Ok(Driven::Again);
     }
     if again(&plan, &end, retries_used(job, plan.attempt)?).is_some() {
@@ -98,6 +121,7 @@ pub async fn drive(
         // Slurm may end this process as soon as it is asked, so all is written before.
         let next = write_next(job, &mut next_plan, DURABILITY)?;
         note(&next, &clock, "Slurm starts it again after a failure")?;
+        stage_out(options, STAGE_BOUND).await;
         match scontrol::requeue(&allocation.run).await {
             Ok(()) => {
                 let _ended = timeout(END_BOUND, signals.next()).await;
@@ -121,6 +145,23 @@ pub(super) fn conclude(
     let mut settled = result(Some(end), plan.attempt, clock.now_ms());
     settled.tasks = count_tasks(plan, job)?;
     finish(job, settled)
+}
+
+/// Waits until the submitting side has the records, where it does not see them; then nothing of the job is
+/// needed here any more.
+async fn stage_out(options: &DriveOptions, bound: Duration) {
+    let Some(side) = &options.staged else {
+        return;
+    };
+    if kept_here(side, bound).await {
+        // What cannot be removed now is in the way of nobody.
+        drop(side.remove());
+    } else {
+        (options.warn)(&format!(
+            "nobody has come for what the job has written: it stays in {}",
+            side.path().display()
+        ));
+    }
 }
 
 /// What this run is about.
@@ -192,7 +233,7 @@ async fn attempt(
     signals: &mut Signals,
 ) -> Result<AttemptEnd, DriveError> {
     let (key, key_text) = read_key(job)?;
-    let listen = listen::address(allocation)
+    let listen = listen::address(allocation, options.staged.is_some())
         .await
         .map_err(|source| DriveError::Address {
             node: allocation.own_node.clone(),
@@ -238,7 +279,7 @@ async fn attempt(
         tasks_dir: job.path().join("tasks"),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &site, allocation, &options.executor),
+            argv: step::argv(plan, &site, allocation, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
             try_again: sbatch::is_unavailable,
@@ -254,6 +295,16 @@ async fn attempt(
         plan: plan.clone(),
     };
     drive_attempt(attempt, signals).await
+}
+
+/// The program of the executors, which remove the job's directory on their nodes.
+fn executor(options: &DriveOptions) -> Vec<String> {
+    let mut words = options.executor.clone();
+    if let Some(side) = &options.staged {
+        words.push("--staged".to_owned());
+        words.push(side.path().to_string_lossy().into_owned());
+    }
+    words
 }
 
 /// Attempts before this one that failed: preemptions do not count.

@@ -256,7 +256,7 @@ impl Job<'_> {
 
     /// Processes of the job on any node: those that have its id in their environment or arguments.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        processes_with(&self.id)
+        herd_testing::process::with_text(&self.id)
     }
 
     /// Waits until none is left (I5).
@@ -290,22 +290,6 @@ impl Job<'_> {
         });
         found
     }
-}
-
-/// Living processes of this machine with a text in their arguments or their environment.
-pub(crate) fn processes_with(text: &str) -> Vec<i32> {
-    let text = text.as_bytes();
-    let holds = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text);
-    let own = std::process::id();
-    fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| u32::try_from(*pid) != Ok(own) && herd_testing::alive(*pid))
-        .filter(|pid| {
-            let (argv, env) = herd_testing::process::arguments_and_environment(*pid);
-            holds(&argv) || holds(&env)
-        })
-        .collect()
 }
 
 /// All files below a directory.
