@@ -6,8 +6,6 @@ pub mod cancel;
 pub mod cluster;
 mod command;
 pub mod drive;
-#[cfg(test)]
-mod drive_tests;
 pub mod entry;
 pub mod evidence;
 mod listen;

@@ -2,18 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use herd_core::JobId;
 use herd_core::plan::{self, BackendFacts, Submission};
-use herd_core::result::{AttemptEnd, Failure};
 use herd_core::spec::{Command, JobSpec, Retry};
-use herd_core::state::{AttemptState, JobState};
-use herd_core::{JobId, exit};
-use herd_jobdir::{Home, JobDir};
-use herd_runtime::clock::Clock;
+use herd_jobdir::Home;
 use tempfile::TempDir;
 
-use super::drive::{Begun, Driven, begin, conclude};
-use super::{DURABILITY, SlurmRun};
-use crate::attempts::result;
+use super::*;
 use crate::local;
 
 /// A job that the first run of Slurm's job 7 has taken.

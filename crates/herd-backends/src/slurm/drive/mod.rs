@@ -136,7 +136,7 @@ async fn run(
 }
 
 /// The job ends as its last attempt did.
-pub(super) fn conclude(
+fn conclude(
     job: &JobDir,
     plan: &Plan,
     end: AttemptEnd,
@@ -165,7 +165,7 @@ async fn stage_out(options: &DriveOptions, bound: Duration) {
 }
 
 /// What this run is about.
-pub(super) enum Begun {
+enum Begun {
     Attempt(AttemptDir, Box<Plan>),
     /// The last attempt has ended, and only the job's result is missing.
     Over(AttemptEnd, Box<Plan>),
@@ -173,7 +173,7 @@ pub(super) enum Begun {
 }
 
 /// Finds out which attempt this run is, and takes it (I2).
-pub(super) fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
+fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
     if job.read_result()?.is_some() {
         return Ok(Begun::NotOurs("the job has ended already".to_owned()));
     }
@@ -332,3 +332,6 @@ fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;
