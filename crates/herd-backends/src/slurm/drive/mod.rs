@@ -14,6 +14,7 @@ use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
+use herd_slurm::sbatch;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -281,6 +282,7 @@ async fn attempt(
             argv: step::argv(plan, &site, allocation, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
+            try_again: sbatch::is_unavailable,
         },
         nodes,
         key_file: job.path().join("key"),
