@@ -122,9 +122,12 @@ async fn run(
         // Slurm may end this process as soon as it is asked, so all is written before.
         let next = write_next(job, &mut next_plan, DURABILITY)?;
         note(&next, &clock, "Slurm starts it again after a failure")?;
-        stage_out(options, STAGE_BOUND).await;
+        let taken = is_taken(options, STAGE_BOUND).await;
         match scontrol::requeue(&allocation.run).await {
             Ok(()) => {
+                if taken {
+                    clean(options);
+                }
                 let _ended = timeout(END_BOUND, signals.next()).await;
                 return Ok(Driven::Again);
             }
@@ -141,17 +144,30 @@ async fn run(
 /// Waits until the submitting side has the records, where it does not see them; then nothing of the job is
 /// needed here any more.
 async fn stage_out(options: &DriveOptions, bound: Duration) {
+    if is_taken(options, bound).await {
+        clean(options);
+    }
+}
+
+/// Waits until the submitting side has the records, where it does not see them.
+async fn is_taken(options: &DriveOptions, bound: Duration) -> bool {
     let Some(side) = &options.staged else {
-        return;
+        return false;
     };
-    if kept_here(side, bound).await {
-        // What cannot be removed now is in the way of nobody.
-        drop(side.remove());
-    } else {
+    let taken = kept_here(side, bound).await;
+    if !taken {
         (options.warn)(&format!(
             "nobody has come for what the job has written: it stays in {}",
             side.path().display()
         ));
+    }
+    taken
+}
+
+fn clean(options: &DriveOptions) {
+    if let Some(side) = &options.staged {
+        // What cannot be removed now is in the way of nobody.
+        drop(side.remove());
     }
 }
 
@@ -231,6 +247,7 @@ async fn attempt(
         .iter()
         .map(|name| NodePlan {
             name: name.clone(),
+            apart: options.staged.is_some() && *name != allocation.own_node,
             ..NodePlan::default()
         })
         .collect();

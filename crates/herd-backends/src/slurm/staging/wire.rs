@@ -49,6 +49,8 @@ pub(super) enum Head {
     AllSent,
     /// All that had come is kept.
     Kept,
+    /// Nothing more comes: this run of the job is over.
+    Over,
     /// A request for the job's end.
     Cancel {
         /// Signal for the ranks.
