@@ -11,6 +11,7 @@ use std::time::Duration;
 use herd_core::hostlist;
 use herd_jobdir::{JobDir, JobDirError};
 use herd_runtime::clock::Clock;
+use herd_slurm::control;
 use herd_slurm::job::{self, Id};
 use herd_slurm::outcome::Condition;
 use herd_slurm::quote::Unquotable;
@@ -243,10 +244,15 @@ impl Staging<'_> {
         // It ends with its streams; where it does not, nothing is to be had from it any more.
         drop(step.kill());
         drop(step.wait());
-        said.map_err(system("keep up with the job on its node"))
+        if said.map_err(system("keep up with the job on its node"))? {
+            let call = control::requeue_call(Id::job(self.record.job));
+            self.runtime.block_on(self.cluster.control(call))?;
+        }
+        Ok(())
     }
 
-    fn converse(&self, mut node: Conversation<ChildStdin>) -> io::Result<()> {
+    /// Whether Slurm is to start the job again.
+    fn converse(&self, mut node: Conversation<ChildStdin>) -> io::Result<bool> {
         let ready = loop {
             if let (Head::Here { ready }, _) = node.wait()? {
                 break ready;
@@ -258,11 +264,11 @@ impl Staging<'_> {
         loop {
             let said = match node.next(LOOK) {
                 // The other side may be ended with its step before it can say so.
-                Err(_) if over || self.path("result.json")?.exists() => return Ok(()),
+                Err(_) if over || self.path("result.json")?.exists() => return Ok(false),
                 said => said?,
             };
             match said {
-                Some((Head::Over, _)) => return Ok(()),
+                Some((Head::Over { requeue }, _)) => return Ok(requeue),
                 Some((Head::Whole { path, .. }, bytes)) => {
                     files::write_whole(&self.path(&path)?, &bytes)?;
                 }

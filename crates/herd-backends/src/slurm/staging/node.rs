@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 
 use super::files::{self, Seen};
 use super::link::Conversation;
-use super::on_nodes::ASKED;
+use super::on_nodes::{ASKED, REQUEUE};
 use super::wire::{Head, PART};
 
 /// How often the records are looked at, where that takes no time.
@@ -130,13 +130,14 @@ impl Side {
         loop {
             let began = Instant::now();
             // Before the look: what was written before it is in it.
-            let asked = self.asked.exists();
+            let asked = fs::read_to_string(&self.asked).ok();
             self.give_once()?;
-            if asked {
+            if let Some(asked) = asked {
                 self.conversation.say(&Head::AllSent, b"")?;
                 while self.conversation.wait()?.0 != Head::Kept {}
                 // The driver ends now, one way or the other.
-                self.conversation.say(&Head::Over, b"")?;
+                let requeue = asked == REQUEUE;
+                self.conversation.say(&Head::Over { requeue }, b"")?;
                 return fs::remove_file(&self.asked);
             }
             let pause = (began.elapsed() * SHARE).max(LOOK);

@@ -50,7 +50,10 @@ pub(super) enum Head {
     /// All that had come is kept.
     Kept,
     /// Nothing more comes: this run of the job is over.
-    Over,
+    Over {
+        /// Whether another is to follow, which the submitting side asks Slurm for.
+        requeue: bool,
+    },
     /// A request for the job's end.
     Cancel {
         /// Signal for the ranks.
