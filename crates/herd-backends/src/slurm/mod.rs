@@ -2,6 +2,7 @@
 //! the executors of all nodes.
 
 mod allocation;
+pub mod array;
 pub mod cancel;
 pub mod cluster;
 mod command;

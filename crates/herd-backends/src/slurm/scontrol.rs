@@ -12,10 +12,8 @@ use super::cluster::{Cluster, ClusterError};
 use super::command::CommandError;
 
 /// Why Slurm is just ending the job.
-pub(super) async fn why_ended(run: &SlurmRun) -> Result<Withdrawal, ClusterError> {
-    let text = Cluster::default()
-        .text(job::show_call(Id::job(run.job)))
-        .await?;
+pub(super) async fn why_ended(id: Id, run: &SlurmRun) -> Result<Withdrawal, ClusterError> {
+    let text = Cluster::default().text(job::show_call(id)).await?;
     let shown = job::parse(&text).map_err(|_other| ClusterError::Output {
         command: "scontrol show job",
     })?;
@@ -40,9 +38,11 @@ fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
 }
 
 /// Has the job started again. Slurm ends this process soon after.
-pub(super) async fn requeue(run: &SlurmRun) -> Result<(), CommandError> {
-    let call = control::requeue_call(Id::job(run.job));
-    Cluster::default().control(call).await
+pub(super) async fn requeue(id: Id) -> Result<(), CommandError> {
+    for call in control::requeue_calls(&[id]) {
+        Cluster::default().control(call).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::{JobType, SlurmOptions};
+use herd_core::spec::{Array, JobType, SlurmOptions};
 use herd_jobdir::{Home, JobDir, JobDirError};
 use herd_runtime::clock::Clock;
+use herd_slurm::array::Chunk;
+use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
+use herd_slurm::job::Id;
 use herd_slurm::sbatch::{self, Refusal, Submitted};
-use herd_slurm::script::{Dependency, Request, job_name, script};
+use herd_slurm::script::{Dependency, Part as ScriptPart, Request, job_name, script};
 use herd_slurm::{sacct, squeue};
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::entry::FLAG;
-use super::record::{Record, Site};
+use super::record::{Part, Record, Site};
 use crate::local::{self, SubmitError as WriteError};
 
 /// How far back a job is looked for whose submission was not answered, seconds.
@@ -75,22 +78,56 @@ pub enum SubmitError {
     },
 }
 
-/// The batch script.
+/// The batch script, and of an array that Slurm takes in several parts all of them.
 pub fn render(
     home: &Home,
     plan: &Plan,
     submission: &Submission<'_>,
     facts: &ClusterFacts,
+) -> Result<Vec<String>, Vec<Unsupported>> {
+    let chunks = chunks(plan, facts);
+    let parts = (0..chunks.len().max(1)).map(|number| part(&chunks, number, None));
+    parts
+        .map(|part| script_of(home, plan, submission, facts, part.as_ref()))
+        .collect()
+}
+
+/// The arrays of Slurm that a job's tasks make; none for a job that is one job of Slurm.
+fn chunks(plan: &Plan, facts: &ClusterFacts) -> Vec<Chunk> {
+    match &plan.array {
+        Some(array) if plan.tasks_apart => facts.chunks(array),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+fn part(chunks: &[Chunk], number: usize, previous: Option<u32>) -> Option<ScriptPart<'_>> {
+    let chunk = chunks.get(number)?;
+    Some(ScriptPart {
+        chunk,
+        number,
+        of: chunks.len(),
+        previous: previous.filter(|_| chunk.after_previous),
+    })
+}
+
+fn script_of(
+    home: &Home,
+    plan: &Plan,
+    submission: &Submission<'_>,
+    facts: &ClusterFacts,
+    part: Option<&ScriptPart<'_>>,
 ) -> Result<String, Vec<Unsupported>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let directory = text(&home.jobs_dir().join(plan.job.to_string()));
-    let exec = [
+    let mut exec = vec![
         text(submission.program),
         "driver".to_owned(),
         FLAG.to_owned(),
         text(home.path()),
         plan.job.to_string(),
     ];
+    // Tells the driver that it is for one task, and which.
+    exec.extend(part.map(|part| part.chunk.offset.to_string()));
     let request = Request {
         plan,
         options: submission.options,
@@ -99,7 +136,7 @@ pub fn render(
         exclude: &[],
         after: submission.after,
     };
-    script(&request, facts, None, &exec)
+    script(&request, facts, part, &exec)
 }
 
 /// Hands the job over. Where Slurm has not got it, nothing of it is left but what tells why.
@@ -110,31 +147,130 @@ pub async fn submit(
     cluster: &Cluster,
     facts: &ClusterFacts,
 ) -> Result<(JobDir, Record), SubmitError> {
-    let script = render(home, &plan, submission, facts).map_err(SubmitError::Unsupported)?;
-    let name = job_name(&plan, 0);
-    let clock = Clock::start();
+    let chunks = chunks(&plan, facts);
+    let first = script_of(
+        home,
+        &plan,
+        submission,
+        facts,
+        part(&chunks, 0, None).as_ref(),
+    );
+    let first = first.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
-    let job = local::submit(home, submission.job_yaml, plan, submission.secrets)?.dir;
-    job.write_script(&script)?;
+    let job = local::submit(home, submission.job_yaml, plan.clone(), submission.secrets)?.dir;
+    job.write_script(&first)?;
     site.write(&job)?;
-    let submitted = match send(cluster, script, &name, submission.user).await {
-        Ok(submitted) => submitted,
+    if plan.tasks_apart {
+        job.prepare_for_tasks()?;
+    }
+    let handing = Handing {
+        home,
+        plan: &plan,
+        submission,
+        cluster,
+        facts,
+        job: &job,
+    };
+    match handing.all(first, &chunks).await {
+        Ok(record) => Ok((job, record)),
         Err(error) => {
             // Nothing runs under this id, and nobody is to wait for it.
             job.discard()?;
-            return Err(error);
+            Err(error)
         }
-    };
-    let record = Record {
-        job: submitted.job,
-        cluster: submitted.cluster,
-        submitted_ms: clock.now_ms(),
-    };
-    record.write(&job)?;
-    Ok((job, record))
+    }
+}
+
+/// A job on its way to Slurm.
+struct Handing<'a> {
+    home: &'a Home,
+    plan: &'a Plan,
+    submission: &'a Submission<'a>,
+    cluster: &'a Cluster,
+    facts: &'a ClusterFacts,
+    job: &'a JobDir,
+}
+
+impl Handing<'_> {
+    /// Hands over all parts of the job. Where Slurm refuses one, it has none afterwards: they are held
+    /// until all are there.
+    async fn all(&self, first: String, chunks: &[Chunk]) -> Result<Record, SubmitError> {
+        let mut record = self.one(first, 0).await?;
+        record
+            .parts
+            .extend(chunks.first().map(|chunk| of_chunk(chunk, record.job)));
+        record.write(self.job)?;
+        let Err(error) = self.others(chunks, &mut record).await else {
+            return Ok(record);
+        };
+        let held: Vec<Id> = record.numbers().into_iter().map(Id::job).collect();
+        // Why it was refused says more; held tasks never begin.
+        drop(self.cluster.control(control::cancel_call(&held)).await);
+        Err(error)
+    }
+
+    async fn others(&self, chunks: &[Chunk], record: &mut Record) -> Result<(), SubmitError> {
+        if chunks.len() < 2 {
+            return Ok(());
+        }
+        for number in 1..chunks.len() {
+            self.next(chunks, number, record).await?;
+        }
+        let held: Vec<Id> = record.numbers().into_iter().map(Id::job).collect();
+        for call in control::release_calls(&held) {
+            self.cluster.control(call).await?;
+        }
+        Ok(())
+    }
+
+    async fn next(
+        &self,
+        chunks: &[Chunk],
+        number: usize,
+        record: &mut Record,
+    ) -> Result<(), SubmitError> {
+        let previous = record.parts.last().map(|part| part.job);
+        let part = part(chunks, number, previous);
+        let script = script_of(
+            self.home,
+            self.plan,
+            self.submission,
+            self.facts,
+            part.as_ref(),
+        );
+        let script = script.map_err(SubmitError::Unsupported)?;
+        let job = self.one(script, number).await?.job;
+        record
+            .parts
+            .extend(chunks.get(number).map(|chunk| of_chunk(chunk, job)));
+        record.write(self.job)?;
+        Ok(())
+    }
+
+    async fn one(&self, script: String, number: usize) -> Result<Record, SubmitError> {
+        let name = job_name(self.plan, number);
+        let submitted = send(self.cluster, script, &name, self.submission.user).await?;
+        Ok(Record {
+            job: submitted.job,
+            cluster: submitted.cluster,
+            submitted_ms: Clock::start().now_ms(),
+            parts: Vec::new(),
+        })
+    }
+}
+
+fn of_chunk(chunk: &Chunk, job: u32) -> Part {
+    Part {
+        job,
+        offset: chunk.offset,
+        tasks: Array {
+            indices: chunk.array.indices.clone(),
+            limit: None,
+        },
+    }
 }
 
 fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {

@@ -1,5 +1,6 @@
 //! `herd logs`: what a job's ranks wrote, merged, filtered, followed.
 
+mod apart;
 pub(super) mod console;
 mod live;
 mod ranks;
@@ -32,8 +33,12 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
         interrupt::tell_that_it_goes_on(&job);
     }
     let places = Places::of(&job);
+    let apart = job.tasks_apart()?;
     if let Some(index) = args.task {
         places.check_task(index)?;
+        if let Some(plan) = &apart {
+            return apart::one(args, &job, plan, index, printer);
+        }
         return task::run(args, &job, index, printer);
     }
     if places.is_array() {
@@ -41,6 +46,9 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     }
     let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
+    if let Some(plan) = &apart {
+        return apart::all(args, &job, plan, filter, &mut shaper, printer);
+    }
     if args.live {
         live::follow(&job, filter, &mut shaper, printer)?;
     } else if args.follow {
@@ -68,7 +76,10 @@ pub(super) fn follow_to_end(
     shaper: &mut Shaper,
     printer: &mut Printer,
 ) -> Result<(), ExpectedError> {
-    follow(job, Filter::default(), shaper, printer)
+    match job.tasks_apart()? {
+        Some(plan) => apart::follow(job, &plan, Filter::default(), shaper, printer),
+        None => follow(job, Filter::default(), shaper, printer),
+    }
 }
 
 fn follow(
