@@ -20,6 +20,7 @@ use herd_jobdir::{Home, JobDir};
 use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::job::Id;
+use herd_slurm::sbatch::Refusal;
 use herd_slurm::script::Dependency;
 
 use crate::backend_local::runtime;
@@ -65,7 +66,7 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         program: &program,
         user: &user,
     };
-    let id = plan.job;
+    let (id, apart) = (plan.job, plan.tasks_apart);
     let submitted = runtime()?.block_on(submit::submit(
         home,
         plan,
@@ -77,11 +78,17 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         Ok((_, record)) => Ok((id, record)),
         Err(SubmitError::Unsupported(refused)) => Err(refusals(&refused)),
         Err(SubmitError::Refused { refusal, text }) => {
+            let mut key = refusal.key();
+            let mut short = "`herd render` shows the script that Slurm was given";
+            if apart && refusal == Refusal::Limit {
+                key = Some("array");
+                short = "each task counts as a job: use fewer tasks, or run them in one allocation, \
+                         `slurm: {allocation: job}`";
+            }
             let fault = Fault {
-                key: refusal.key().map(str::to_owned),
+                key: key.map(str::to_owned),
                 ..Fault::new(format!("sbatch says: {text}"))
             };
-            let short = "`herd render` shows the script that Slurm was given";
             Err(ExpectedError::Faults {
                 file: None,
                 faults: vec![fault.hint(short)],

@@ -39,6 +39,7 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
         if let Some(plan) = &apart {
             return apart::one(args, &job, plan, index, printer);
         }
+        refuse_beside_task(args)?;
         return task::run(args, &job, index, printer);
     }
     if places.is_array() {
@@ -148,6 +149,25 @@ fn refuse_ranks(args: &LogsArgs) -> Result<(), ExpectedError> {
         return refused("--stream", name.to_owned(), why);
     }
     Ok(())
+}
+
+/// A task that shares its allocation with others has one log without prefixes and times.
+fn refuse_beside_task(args: &LogsArgs) -> Result<(), ExpectedError> {
+    let given = [
+        ("--rank", args.rank.is_some()),
+        ("--node", args.node.is_some()),
+        ("--since", args.since.is_some()),
+        ("--stream", args.stream.is_some()),
+        ("--prefix", args.prefix.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(ExpectedError::BadOption {
+            option,
+            value: option.to_owned(),
+            source: "the task of `--task` has one log, of one rank and without times".into(),
+        }),
+        None => Ok(()),
+    }
 }
 
 fn filter(args: &LogsArgs, places: &Places) -> Result<Filter, ExpectedError> {
