@@ -98,6 +98,23 @@ impl SlurmLab {
         command
     }
 
+    /// The `PATH` of a shell of the cluster.
+    pub fn search_path(&self) -> OsString {
+        let own = self.variables.iter().find(|(name, _)| name == "PATH");
+        let path = own.map(|(_, path)| path.clone());
+        path.or_else(|| std::env::var_os("PATH"))
+            .unwrap_or_default()
+    }
+
+    /// Where a shell of the cluster finds a program.
+    pub fn which(&self, program: &str) -> PathBuf {
+        let path = self.search_path();
+        let mut found = std::env::split_paths(&path).map(|directory| directory.join(program));
+        found
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| panic!("{program} is not on the cluster's PATH"))
+    }
+
     /// One of Slurm's own commands, which has to end well; what it prints.
     pub fn ask(&self, words: &[&str]) -> String {
         let output = run(self.command(words[0]).args(&words[1..]));

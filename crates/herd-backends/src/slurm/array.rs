@@ -174,6 +174,7 @@ mod tests {
                 job: 28,
                 cluster: None,
                 submitted_ms: 0,
+                staged_to: None,
                 parts: vec![part(28, 0, "0-9"), part(40, 10, "0-4")],
             },
             open: open.to_vec(),

@@ -11,8 +11,10 @@ pub mod entry;
 pub mod evidence;
 mod listen;
 pub mod observe;
+mod parts;
 pub mod record;
 mod scontrol;
+pub mod staging;
 mod step;
 pub mod submit;
 

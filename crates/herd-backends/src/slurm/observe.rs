@@ -51,6 +51,14 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// A job that is one of Slurm's.
+    pub fn job(record: Record) -> Self {
+        Self {
+            record,
+            open: Vec::new(),
+        }
+    }
+
     /// What Slurm calls what has not ended.
     fn ids(&self) -> Vec<Id> {
         if self.record.parts.is_empty() {

@@ -2,25 +2,23 @@
 //! `sbatch` may have done without an answer is looked for before anybody sends it again (I2).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::{Array, JobType, SlurmOptions};
+use herd_core::spec::{JobType, SlurmOptions};
 use herd_jobdir::{Home, JobDir, JobDirError};
-use herd_runtime::clock::Clock;
-use herd_slurm::array::Chunk;
-use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
-use herd_slurm::job::Id;
 use herd_slurm::sbatch::{self, Refusal, Submitted};
-use herd_slurm::script::{Dependency, Part as ScriptPart, Request, job_name, script};
-use herd_slurm::{sacct, squeue};
+use herd_slurm::script::{Dependency, Part, Request, script};
+use herd_slurm::{sacct, squeue, staging};
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::entry::FLAG;
-use super::record::{Part, Record, Site};
+use super::parts::{Handing, chunks, part};
+use super::record::{Record, Site};
+use super::staging::bundle::{self, BundleError};
 use crate::local::{self, SubmitError as WriteError};
 
 /// How far back a job is looked for whose submission was not answered, seconds.
@@ -43,6 +41,10 @@ pub struct Submission<'a> {
     pub program: &'a Path,
     /// Name of the user whose jobs these are.
     pub user: &'a str,
+    /// The job's directory on its nodes, where they share none with this side.
+    pub staged_to: Option<&'a str>,
+    /// The workdir that is taken along there.
+    pub workdir: Option<&'a Path>,
 }
 
 /// Why Slurm has not got the job.
@@ -57,6 +59,15 @@ pub enum SubmitError {
     /// The job directory failed.
     #[error("could not keep the job's records")]
     Records(#[from] JobDirError),
+    /// The workdir cannot be taken along.
+    #[error("the nodes do not see {}, and it cannot be taken along", workdir.display())]
+    Workdir {
+        /// Which.
+        workdir: PathBuf,
+        /// Why.
+        #[source]
+        source: BundleError,
+    },
     /// `sbatch` said no.
     #[error("sbatch refused the job: {text}")]
     Refused {
@@ -92,38 +103,24 @@ pub fn render(
         .collect()
 }
 
-/// The arrays of Slurm that a job's tasks make; none for a job that is one job of Slurm.
-fn chunks(plan: &Plan, facts: &ClusterFacts) -> Vec<Chunk> {
-    match &plan.array {
-        Some(array) if plan.tasks_apart => facts.chunks(array),
-        Some(_) | None => Vec::new(),
-    }
-}
-
-fn part(chunks: &[Chunk], number: usize, previous: Option<u32>) -> Option<ScriptPart<'_>> {
-    let chunk = chunks.get(number)?;
-    Some(ScriptPart {
-        chunk,
-        number,
-        of: chunks.len(),
-        previous: previous.filter(|_| chunk.after_previous),
-    })
-}
-
-fn script_of(
+pub(super) fn script_of(
     home: &Home,
     plan: &Plan,
     submission: &Submission<'_>,
     facts: &ClusterFacts,
-    part: Option<&ScriptPart<'_>>,
+    part: Option<&Part<'_>>,
 ) -> Result<String, Vec<Unsupported>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let directory = text(&home.jobs_dir().join(plan.job.to_string()));
+    let (program, root) = match submission.staged_to {
+        None => (text(submission.program), text(home.path())),
+        Some(there) => (format!("{there}/{}", staging::PROGRAM), there.to_owned()),
+    };
+    let directory = format!("{root}/jobs/{}", plan.job);
     let mut exec = vec![
-        text(submission.program),
+        program,
         "driver".to_owned(),
         FLAG.to_owned(),
-        text(home.path()),
+        root,
         plan.job.to_string(),
     ];
     // Tells the driver that it is for one task, and which.
@@ -135,6 +132,7 @@ fn script_of(
         directory: &directory,
         exclude: &[],
         after: submission.after,
+        staged_to: submission.staged_to,
     };
     script(&request, facts, part, &exec)
 }
@@ -148,20 +146,26 @@ pub async fn submit(
     facts: &ClusterFacts,
 ) -> Result<(JobDir, Record), SubmitError> {
     let chunks = chunks(&plan, facts);
-    let first = script_of(
-        home,
-        &plan,
-        submission,
-        facts,
-        part(&chunks, 0, None).as_ref(),
-    );
-    let first = first.map_err(SubmitError::Unsupported)?;
+    let first = part(&chunks, 0, None);
+    let script = script_of(home, &plan, submission, facts, first.as_ref());
+    let script = script.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
+    site.staged = submission.staged_to.is_some();
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
+    let workdir = submission.workdir.map(Path::to_owned);
     let job = local::submit(home, submission.job_yaml, plan.clone(), submission.secrets)?.dir;
-    job.write_script(&first)?;
+    if let Some(workdir) = workdir
+        && let Err(error) = bundle::pack(&workdir, job.path())
+    {
+        job.discard()?;
+        return Err(SubmitError::Workdir {
+            workdir,
+            source: error,
+        });
+    }
+    job.write_script(&script)?;
     site.write(&job)?;
     if plan.tasks_apart {
         job.prepare_for_tasks()?;
@@ -174,102 +178,13 @@ pub async fn submit(
         facts,
         job: &job,
     };
-    match handing.all(first, &chunks).await {
+    match handing.all(script, &chunks).await {
         Ok(record) => Ok((job, record)),
         Err(error) => {
             // Nothing runs under this id, and nobody is to wait for it.
             job.discard()?;
             Err(error)
         }
-    }
-}
-
-/// A job on its way to Slurm.
-struct Handing<'a> {
-    home: &'a Home,
-    plan: &'a Plan,
-    submission: &'a Submission<'a>,
-    cluster: &'a Cluster,
-    facts: &'a ClusterFacts,
-    job: &'a JobDir,
-}
-
-impl Handing<'_> {
-    /// Hands over all parts of the job. Where Slurm refuses one, it has none afterwards: they are held
-    /// until all are there.
-    async fn all(&self, first: String, chunks: &[Chunk]) -> Result<Record, SubmitError> {
-        let mut record = self.one(first, 0).await?;
-        record
-            .parts
-            .extend(chunks.first().map(|chunk| of_chunk(chunk, record.job)));
-        record.write(self.job)?;
-        let Err(error) = self.others(chunks, &mut record).await else {
-            return Ok(record);
-        };
-        let held: Vec<Id> = record.numbers().into_iter().map(Id::job).collect();
-        // Why it was refused says more; held tasks never begin.
-        drop(self.cluster.control(control::cancel_call(&held)).await);
-        Err(error)
-    }
-
-    async fn others(&self, chunks: &[Chunk], record: &mut Record) -> Result<(), SubmitError> {
-        if chunks.len() < 2 {
-            return Ok(());
-        }
-        for number in 1..chunks.len() {
-            self.next(chunks, number, record).await?;
-        }
-        let held: Vec<Id> = record.numbers().into_iter().map(Id::job).collect();
-        for call in control::release_calls(&held) {
-            self.cluster.control(call).await?;
-        }
-        Ok(())
-    }
-
-    async fn next(
-        &self,
-        chunks: &[Chunk],
-        number: usize,
-        record: &mut Record,
-    ) -> Result<(), SubmitError> {
-        let previous = record.parts.last().map(|part| part.job);
-        let part = part(chunks, number, previous);
-        let script = script_of(
-            self.home,
-            self.plan,
-            self.submission,
-            self.facts,
-            part.as_ref(),
-        );
-        let script = script.map_err(SubmitError::Unsupported)?;
-        let job = self.one(script, number).await?.job;
-        record
-            .parts
-            .extend(chunks.get(number).map(|chunk| of_chunk(chunk, job)));
-        record.write(self.job)?;
-        Ok(())
-    }
-
-    async fn one(&self, script: String, number: usize) -> Result<Record, SubmitError> {
-        let name = job_name(self.plan, number);
-        let submitted = send(self.cluster, script, &name, self.submission.user).await?;
-        Ok(Record {
-            job: submitted.job,
-            cluster: submitted.cluster,
-            submitted_ms: Clock::start().now_ms(),
-            parts: Vec::new(),
-        })
-    }
-}
-
-fn of_chunk(chunk: &Chunk, job: u32) -> Part {
-    Part {
-        job,
-        offset: chunk.offset,
-        tasks: Array {
-            indices: chunk.array.indices.clone(),
-            limit: None,
-        },
     }
 }
 
@@ -280,11 +195,12 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
     Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
+        staged: false,
         mpi: Vec::new(),
     }
 }
 
-async fn send(
+pub(super) async fn send(
     cluster: &Cluster,
     script: String,
     name: &str,

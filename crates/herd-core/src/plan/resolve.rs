@@ -89,7 +89,7 @@ pub fn plan(
 
 /// Whether each task of an array has an allocation of its own: on a cluster, unless the job wants one
 /// for all.
-fn tasks_apart(spec: &JobSpec, facts: &BackendFacts) -> bool {
+pub(super) fn tasks_apart(spec: &JobSpec, facts: &BackendFacts) -> bool {
     let allocation = spec
         .slurm
         .as_ref()

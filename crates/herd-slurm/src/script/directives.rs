@@ -85,15 +85,20 @@ pub(super) fn directives(
     say("signal", format!("B:{NOTICE}@{}", notice_seconds(request)));
     all.push(("requeue", None));
     let directory = quote::literal_path(request.directory);
-    // Tasks run on many nodes, which cannot append to one file.
-    let output = match part {
-        Some(_) => format!("{directory}/tasks/slurm-%A_%a.out"),
-        None => format!("{directory}/slurm-%A.out"),
+    let (output, chdir) = match (request.staged_to, part) {
+        // The job's own directory is not there yet, and nothing is to be left beside it.
+        (Some(_), _) => ("/dev/null".to_owned(), "/"),
+        // Tasks run on many nodes, which cannot append to one file.
+        (None, Some(_)) => (
+            format!("{directory}/tasks/slurm-%A_%a.out"),
+            request.directory,
+        ),
+        (None, None) => (format!("{directory}/slurm-%A.out"), request.directory),
     };
     all.extend([
         ("open-mode", Some("append".to_owned())),
         ("output", Some(output)),
-        ("chdir", Some(request.directory.to_owned())),
+        ("chdir", Some(chdir.to_owned())),
         ("export", Some("NONE".to_owned())),
     ]);
     all.extend(extra(request, facts));

@@ -140,9 +140,10 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let asked = observed::ask_about(&dir).map_err(failed)?;
     let mut seen = Seen::default();
     if let Some(asked) = asked.as_ref().filter(|_| !status.brief.settled) {
+        backend_slurm::look_after(&dir, &asked.record)?;
         seen = observed::look(asked);
         let ended = if asked.record.parts.is_empty() {
-            settle(&dir, seen.whole.as_ref())?
+            settle(&dir, &asked.record, seen.whole.as_ref())?
         } else {
             settle_tasks(&dir, &seen)?
         };
@@ -164,8 +165,10 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
 }
 
 /// Ends a job that has ended in Slurm alone; whether it was looked at.
-fn settle(dir: &JobDir, view: Option<&View>) -> Result<bool, ExpectedError> {
-    let ended = |view: &&View| matches!(view.condition, Condition::Ended(_));
+fn settle(dir: &JobDir, record: &Record, view: Option<&View>) -> Result<bool, ExpectedError> {
+    // What the job left on its nodes comes first; who brings it ends the job.
+    let ended =
+        |view: &&View| matches!(view.condition, Condition::Ended(_)) && record.staged_to.is_none();
     let Some(view) = view.filter(ended) else {
         return Ok(false);
     };

@@ -1,8 +1,8 @@
 //! The driver of a Slurm job: one run of its batch script, from finding out which attempt it is to the
 //! job's result, or to the next run.
 
-use std::collections::BTreeSet;
-use std::convert::Infallible;
+mod work;
+
 use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
@@ -11,32 +11,35 @@ use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult};
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
-use herd_jobdir::{AttemptDir, JobDir, JobDirError, apart};
-use herd_link::message::ToCoordinator;
+use herd_jobdir::{AttemptDir, JobDir, JobDirError};
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{sleep, timeout};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
-use super::allocation::{Allocation, SlurmRun};
+use super::allocation::Allocation;
 use super::record::Site;
+use super::staging::{NodeSide, kept_here};
 use super::{DURABILITY, listen, scontrol, step};
 use crate::attempts::{
-    again, count_tasks, drive_attempt, make_room, once, read_key, read_plan, result, task_history,
+    again, count_tasks, drive_attempt, make_room, once, read_key, result, task_history,
     write_next,
 };
 pub use crate::drive_error::DriveError;
-use crate::local::target;
+use work::{Begun, Work, begin, finish, pass_requests_on, retries_used};
 
 /// How long the nodes of an allocation may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_mins(2);
-/// How often the coordinator is asked for the end, which may not listen yet, and the pause between.
-const ASKS: u32 = 100;
-const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// After a requeue Slurm ends this process; it is not waited for longer.
 const END_BOUND: Duration = Duration::from_mins(1);
+
+/// How long the submitting side is waited for with what a job has left on its nodes. They are the job's as
+/// long.
+const STAGE_BOUND: Duration = Duration::from_mins(2);
+/// The same where Slurm ends this process soon: it gives 30 s, unless the site says otherwise.
+const LAST_STAGE_BOUND: Duration = Duration::from_secs(5);
 
 /// How a driver runs a job.
 #[derive(Debug)]
@@ -45,6 +48,8 @@ pub struct DriveOptions {
     pub executor: Vec<String>,
     /// Tells the user, by the batch script's output, of something that does not end the job.
     pub warn: fn(&str),
+    /// The directory of this job on its nodes, where they share none with the submitting side.
+    pub staged: Option<NodeSide>,
 }
 
 /// What became of one run.
@@ -61,35 +66,22 @@ pub enum Driven {
     },
 }
 
-/// Whose attempts a run makes.
-struct Work<'a> {
-    /// The job: its key, its secrets, what was said at submission.
-    job: &'a JobDir,
-    /// Where attempts, output and result go: the job's directory, or that of one task.
-    own: JobDir,
-    /// The task, and the plan of the job as a whole.
-    task: Option<(u32, Plan)>,
-}
-
-impl<'a> Work<'a> {
-    fn of(job: &'a JobDir, task: Option<u32>) -> Result<Self, DriveError> {
-        let Some(index) = task else {
-            return Ok(Self {
-                job,
-                own: job.clone(),
-                task: None,
-            });
-        };
-        Ok(Self {
-            job,
-            own: job.task(index),
-            task: Some((index, read_plan(job, &job.attempt(1))?)),
-        })
-    }
-}
-
 /// Drives the attempt that is due in this run, at the job or at one task of it.
 pub async fn drive(
+    job: &JobDir,
+    task: Option<u32>,
+    allocation: &Allocation,
+    options: &DriveOptions,
+) -> Result<Driven, DriveError> {
+    let driven = run(job, task, allocation, options).await;
+    // A run that is not to be is over as well, and a failure is told in the records.
+    if !matches!(driven, Ok(Driven::Again)) {
+        stage_out(options, STAGE_BOUND).await;
+    }
+    driven
+}
+
+async fn run(
     job: &JobDir,
     task: Option<u32>,
     allocation: &Allocation,
@@ -105,9 +97,7 @@ pub async fn drive(
     let (dir, plan) = match begin(&work, &allocation.run, &clock)? {
         Begun::Attempt(dir, plan) => (dir, *plan),
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
-        Begun::Over(end, attempts) => {
-            return finish(&work, result(Some(end), attempts, clock.now_ms()));
-        }
+        Begun::Over(end, plan) => return conclude(&work, &plan, end, &clock),
     };
     let ended = tokio::select! {
         ended = attempt(&work, &dir, &plan, allocation, options, &mut signals) => ended,
@@ -127,12 +117,13 @@ pub async fn drive(
                 ranks: Vec::new(),
             };
             once(dir.write_end(&end, DURABILITY))?;
-            finish(&work, result(Some(end), plan.attempt, clock.now_ms()))?;
+            finish(&work, &result(Some(end), plan.attempt, clock.now_ms()))?;
             return Err(error);
         }
     };
     if end.state == AttemptState::Preempted {
         note(&dir, &clock, "Slurm starts it again")?;
+        stage_out(options, LAST_STAGE_BOUND).await;
         return Ok(Driven::Again);
     }
     if again(&plan, &end, retries_used(&work.own, plan.attempt)?).is_some() {
@@ -140,6 +131,7 @@ pub async fn drive(
         // Slurm may end this process as soon as it is asked, so all is written before.
         let next = write_next(&work.own, &mut next_plan, DURABILITY)?;
         note(&next, &clock, "Slurm starts it again after a failure")?;
+        stage_out(options, STAGE_BOUND).await;
         match scontrol::requeue(allocation.id()).await {
             Ok(()) => {
                 let _ended = timeout(END_BOUND, signals.next()).await;
@@ -150,111 +142,36 @@ pub async fn drive(
             )),
         }
     }
+    conclude(&work, &plan, end, &clock)
+}
+
+/// The job, or task, ends as its last attempt did.
+fn conclude(
+    work: &Work<'_>,
+    plan: &Plan,
+    end: AttemptEnd,
+    clock: &Clock,
+) -> Result<Driven, DriveError> {
     let mut settled = result(Some(end), plan.attempt, clock.now_ms());
-    settled.tasks = count_tasks(&plan, job)?;
-    finish(&work, settled)
+    settled.tasks = count_tasks(plan, work.job)?;
+    finish(work, &settled)?;
+    Ok(Driven::Ended(settled))
 }
 
-/// What this run is about.
-enum Begun {
-    Attempt(AttemptDir, Box<Plan>),
-    /// The attempt has ended, and only the job's result is missing.
-    Over(AttemptEnd, u32),
-    NotOurs(String),
-}
-
-/// Finds out which attempt this run is, and takes it (I2).
-fn begin(work: &Work<'_>, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
-    let own = &work.own;
-    if work.job.read_result()?.is_some() || own.read_result()?.is_some() {
-        return Ok(Begun::NotOurs("it has ended already".to_owned()));
-    }
-    let latest = match (own.latest_attempt()?, &work.task) {
-        (None, Some((index, whole))) => first_of_task(own, &whole.of_task(*index))?,
-        (latest, _) => latest.ok_or_else(|| DriveError::missing(own, "attempt"))?,
+/// Waits until the submitting side has the records, where it does not see them; then nothing of the job is
+/// needed here any more.
+async fn stage_out(options: &DriveOptions, bound: Duration) {
+    let Some(side) = &options.staged else {
+        return;
     };
-    let mut plan = read_plan(own, &latest)?;
-    let dir = match latest.read_owner()? {
-        None => latest,
-        Some(owner) => {
-            let before = SlurmRun::parse(&owner)
-                .filter(|before| before.job == run.job && before.restarts < run.restarts);
-            if before.is_none() {
-                return Ok(Begun::NotOurs(format!("it belongs to {owner}")));
-            }
-            match latest.read_end()? {
-                Some(end) if end.state != AttemptState::Preempted => {
-                    return Ok(Begun::Over(end, latest.number()));
-                }
-                Some(_) => {}
-                // Its driver died with its node or was killed, and Slurm has started the job again.
-                None => once(latest.write_end(&unrun(AttemptState::Preempted, clock), DURABILITY))?,
-            }
-            write_next(own, &mut plan, DURABILITY)?
-        }
-    };
-    match dir.claim_owner(&run.to_string()) {
-        Err(JobDirError::AlreadyOwned(owner)) => {
-            return Ok(Begun::NotOurs(format!("it belongs to {owner}")));
-        }
-        claimed => claimed?,
-    }
-    // After the claim: whoever asks for the end of all tasks counts on one of the two being seen.
-    if work.task.is_some() && work.job.cancel_request()?.is_some() {
-        let end = unrun(AttemptState::Cancelled, clock);
-        once(dir.write_end(&end, DURABILITY))?;
-        return Ok(Begun::Over(end, dir.number()));
-    }
-    Ok(Begun::Attempt(dir, Box::new(plan)))
-}
-
-/// Writes down the first attempt at a task, which nobody did at submission. A duplicate writes the same.
-fn first_of_task(own: &JobDir, plan: &Plan) -> Result<AttemptDir, JobDirError> {
-    let first = own.attempt(plan.attempt);
-    first.create()?;
-    once(first.write_plan(plan, DURABILITY))?;
-    Ok(first)
-}
-
-/// The end of an attempt of which nothing is known but that.
-fn unrun(state: AttemptState, clock: &Clock) -> AttemptEnd {
-    AttemptEnd {
-        state,
-        failure: None,
-        exit_code: match state {
-            AttemptState::Cancelled => exit::CANCELLED,
-            _ => exit::HERD_FAILED,
-        },
-        ended_ms: clock.now_ms(),
-        ranks: Vec::new(),
-    }
-}
-
-/// Whenever Slurm's notice comes, looks whether somebody has asked for the end, and asks this driver's own
-/// coordinator for it, as a client does that can reach it.
-async fn pass_requests_on(work: &Work<'_>, notice: &mut Signal) -> Infallible {
-    loop {
-        if notice.recv().await.is_none() {
-            return std::future::pending().await;
-        }
-        // What cannot be read now is read at the next notice.
-        let Ok(Some(request)) = work.job.end_request() else {
-            continue;
-        };
-        let cancel = ToCoordinator::Cancel {
-            signal: request.signal,
-            grace_ms: request.grace_ms,
-            by: request.by,
-        };
-        // The coordinator may not listen yet.
-        for _ in 0..ASKS {
-            if let Ok(target) = target(&work.own)
-                && target.ask(&cancel).await.is_ok()
-            {
-                break;
-            }
-            sleep(ASK_AGAIN).await;
-        }
+    if kept_here(side, bound).await {
+        // What cannot be removed now is in the way of nobody.
+        drop(side.remove());
+    } else {
+        (options.warn)(&format!(
+            "nobody has come for what the job has written: it stays in {}",
+            side.path().display()
+        ));
     }
 }
 
@@ -269,7 +186,7 @@ async fn attempt(
 ) -> Result<AttemptEnd, DriveError> {
     let (job, own) = (work.job, &work.own);
     let (key, key_text) = read_key(job)?;
-    let listen = listen::address(allocation)
+    let listen = listen::address(allocation, options.staged.is_some())
         .await
         .map_err(|source| DriveError::Address {
             node: allocation.own_node.clone(),
@@ -315,7 +232,7 @@ async fn attempt(
         tasks_dir: job.tasks_dir(),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &site, allocation, &options.executor),
+            argv: step::argv(plan, &site, allocation, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
         },
@@ -332,30 +249,14 @@ async fn attempt(
     drive_attempt(attempt, signals).await
 }
 
-/// Attempts before this one that failed: preemptions do not count.
-fn retries_used(job: &JobDir, attempt: u32) -> Result<u32, JobDirError> {
-    let mut used = 0;
-    for number in 1..attempt {
-        let end = job.attempt(number).read_end()?;
-        used += u32::from(end.is_some_and(|end| end.state == AttemptState::Failed));
+/// The program of the executors, which remove the job's directory on their nodes.
+fn executor(options: &DriveOptions) -> Vec<String> {
+    let mut words = options.executor.clone();
+    if let Some(side) = &options.staged {
+        words.push("--staged".to_owned());
+        words.push(side.path().to_string_lossy().into_owned());
     }
-    Ok(used)
-}
-
-fn finish(work: &Work<'_>, result: JobResult) -> Result<Driven, DriveError> {
-    match &work.task {
-        None => {
-            work.job.delete_secrets()?;
-            once(work.own.write_result(&result, DURABILITY))?;
-        }
-        Some((_, whole)) => {
-            once(work.own.write_result(&result, DURABILITY))?;
-            // With the last task the job ends.
-            let now_ms = result.ended_ms;
-            apart::finish(work.job, whole, &BTreeSet::new(), now_ms, DURABILITY)?;
-        }
-    }
-    Ok(Driven::Ended(result))
+    words
 }
 
 fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
@@ -367,3 +268,6 @@ fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;
