@@ -61,6 +61,11 @@ pub fn release_calls(jobs: &[Id]) -> Vec<Call> {
     scontrol("release", jobs)
 }
 
+/// [`requeue_calls`] of one.
+pub fn requeue_call(job: Id) -> Call {
+    Call::new("scontrol", ["requeue", &job.to_string()])
+}
+
 /// Stops running jobs and queues them again under their numbers. From inside a job it is answered by
 /// SIGTERM within 10 ms, so everything has to be written before. The number of an array would queue again
 /// what has ended of it, too.

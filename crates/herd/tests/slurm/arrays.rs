@@ -24,6 +24,16 @@ pub(crate) fn cases() -> Vec<crate::Case> {
     ]
 }
 
+/// On a cluster that takes five tasks in an array.
+pub(crate) fn cases_of_small_ones() -> Vec<crate::Case> {
+    vec![
+        case!(arrays::an_array_that_is_too_large_is_several_of_slurms),
+        case!(arrays::cancel_reaches_all_parts_of_an_array),
+        case!(arrays::i4_a_lost_node_costs_one_task_its_attempt),
+        case!(arrays::one_sbatch_hands_over_an_array),
+    ]
+}
+
 /// A task that says that it is there and waits for `go`, or for `go-INDEX`.
 fn waiting(user: &User<'_>) -> String {
     let dir = user.path("").display().to_string();
@@ -300,4 +310,115 @@ pub(crate) fn an_array_after_a_job_and_a_job_after_an_array(lab: &Lab) {
     assert_eq!(result["tasks"]["succeeded"], 1, "{result}");
     any.ends("SUCCEEDED", 0);
     ok.ends("CANCELLED", 130);
+}
+
+pub(crate) fn an_array_that_is_too_large_is_several_of_slurms(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let dir = user.path("now").display().to_string();
+    fs::create_dir(&dir).unwrap();
+    let run = format!(
+        "touch {dir}/$HERD_ARRAY_INDEX; sleep 0.2; ls {dir} | wc -l; rm {dir}/$HERD_ARRAY_INDEX\n\
+         echo $HERD_ARRAY_INDEX $SLURM_ARRAY_TASK_ID"
+    );
+    let job = user.submit(json!({"array": "0-11%2", "run": run}));
+    let result = job.ends("SUCCEEDED", 0);
+    assert_eq!(result["tasks"]["succeeded"], 12, "{result}");
+    let parts = job.record("slurm.json")["parts"].clone();
+    let tasks: Vec<&str> = parts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["tasks"].as_str().unwrap())
+        .collect();
+    assert_eq!(tasks, ["0-4", "0-4", "0-1"], "{parts}");
+    for index in 0..12 {
+        let own = logs(&user, &[&job.id, "--task", &index.to_string()]);
+        let (at_once, indices) = own.split_once('\n').unwrap();
+        assert!(["1", "2"].contains(&at_once), "task {index}: {at_once}");
+        assert_eq!(indices, format!("{index} {index}\n"));
+    }
+    let file = user.file("job.yaml", json!({"array": "0-11%2", "run": "true"}));
+    let script = user.ask(&["render", &file]).out;
+    assert!(script.contains("#SBATCH --array=0-4%2\n"), "{script}");
+    assert!(script.contains("2 more scripts"), "{script}");
+}
+
+pub(crate) fn cancel_reaches_all_parts_of_an_array(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    // Each part has a task that runs.
+    let job = user.submit(json!({"array": "3,7,11", "run": waiting(&user)}));
+    for index in [3, 7, 11] {
+        user.await_file(&format!("up-{index}-1"));
+    }
+    assert_eq!(user.ask(&["cancel", &job.id]).code, 0);
+    let result = job.ends("CANCELLED", 130);
+    assert_eq!(result["tasks"]["stopped"], 3, "{result}");
+    job.gone();
+}
+
+pub(crate) fn i4_a_lost_node_costs_one_task_its_attempt(lab: &Lab) {
+    // It takes three nodes whole, and needs a fourth.
+    let _alone = lab.alone();
+    let user = User::new(lab);
+    let job = user.submit(json!({
+        "array": "0-2",
+        "resources": {"cpus": 8},
+        "run": waiting(&user),
+    }));
+    for index in 0..3 {
+        user.await_file(&format!("up-{index}-1"));
+    }
+    let host = task_record(&job, 1, "attempts/1/driver.json")["host"].clone();
+    let node = host.as_str().unwrap().to_owned();
+    lab.slurm(&["node", "cut", &node]);
+    // Slurm gives the node up, and the task another one.
+    user.await_file("up-1-2");
+    let end = task_record(&job, 1, "attempts/1/end");
+    assert_eq!(end["state"], "PREEMPTED", "{end}");
+    // What still runs there is of an attempt that nobody obeys.
+    user.touch("go-1");
+    within(DEADLINE, "the end of the second attempt", || {
+        task_record(&job, 1, "result.json")["attempts"] == 2
+    });
+    lab.slurm(&["node", "join", &node]);
+    user.touch("go");
+    let result = job.ends("SUCCEEDED", 0);
+    assert_eq!(result["tasks"]["succeeded"], 3, "{result}");
+    for (index, attempts) in [(0, 1), (1, 2), (2, 1)] {
+        let ended = task_record(&job, index, "result.json");
+        assert_eq!(ended["attempts"], attempts, "{ended}");
+        assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
+    }
+    job.gone_within(DEADLINE);
+}
+
+pub(crate) fn one_sbatch_hands_over_an_array(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let calls = user.path("calls").display().to_string();
+    for program in ["sbatch", "scontrol", "squeue", "srun", "scancel"] {
+        user.replace(
+            program,
+            &format!("echo {program} >>{calls}\nexec REAL \"$@\""),
+        );
+    }
+    let of = |job: Value| {
+        fs::write(&calls, "").unwrap();
+        let file = user.file("job.yaml", job);
+        let answer = user.ask(&["submit", "-b", "slurm", &file]);
+        assert_eq!(answer.code, 0, "{answer:?}");
+        user.ask(&["cancel", answer.out.trim()]);
+        let said = fs::read_to_string(&calls).unwrap();
+        said.lines()
+            .filter(|line| *line == "sbatch" || *line == "scontrol")
+            .count()
+    };
+    // The same questions, and one submission.
+    assert_eq!(
+        of(json!({"array": "0-4", "run": "true"})),
+        of(json!({"run": "true"}))
+    );
+    user.put_back("sbatch");
 }

@@ -71,6 +71,17 @@ fn clusters() -> Vec<Cluster> {
         ),
         cluster("linuxproc", strict, usual()),
         cluster(
+            "small_arrays",
+            &[
+                "--conf",
+                "MaxArraySize=5",
+                "--no-accounting",
+                "--nodes",
+                "4",
+            ],
+            arrays::cases_of_small_ones(),
+        ),
+        cluster(
             "cgroup_24_11_faults",
             &[
                 "--version",

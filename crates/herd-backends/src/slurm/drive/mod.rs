@@ -16,6 +16,7 @@ use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
+use herd_slurm::sbatch;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
@@ -24,8 +25,7 @@ use super::record::Site;
 use super::staging::{NodeSide, kept_here};
 use super::{DURABILITY, listen, scontrol, step};
 use crate::attempts::{
-    again, count_tasks, drive_attempt, make_room, once, read_key, result, task_history,
-    write_next,
+    again, count_tasks, drive_attempt, make_room, once, read_key, result, task_history, write_next,
 };
 pub use crate::drive_error::DriveError;
 use work::{Begun, Work, begin, finish, pass_requests_on, retries_used};
@@ -103,6 +103,10 @@ async fn run(
         ended = attempt(&work, &dir, &plan, allocation, options, &mut signals) => ended,
         never = pass_requests_on(&work, &mut notice) => match never {},
     };
+    if work.is_overtaken(plan.attempt)? {
+        let why = "a later attempt has begun elsewhere".to_owned();
+        return Ok(Driven::NotOurs { why });
+    }
     let end = match ended {
         Ok(end) => end,
         Err(error) => {
@@ -235,6 +239,7 @@ async fn attempt(
             argv: step::argv(plan, &site, allocation, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
+            try_again: sbatch::is_unavailable,
         },
         nodes,
         key_file: job.path().join("key"),

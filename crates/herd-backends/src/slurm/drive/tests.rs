@@ -9,8 +9,8 @@ use herd_jobdir::Home;
 use tempfile::TempDir;
 
 use super::*;
-use crate::slurm::SlurmRun;
 use crate::local;
+use crate::slurm::SlurmRun;
 
 /// A job that the first run of Slurm's job 7 has taken.
 fn taken(retries: u32) -> (TempDir, JobDir) {

@@ -50,6 +50,12 @@ impl<'a> Work<'a> {
             task: Some((index, read_plan(job, &job.attempt(1))?)),
         })
     }
+
+    /// Whether Slurm has started a later attempt: it may have lost this one's node from sight (I4).
+    pub(super) fn is_overtaken(&self, attempt: u32) -> Result<bool, JobDirError> {
+        let latest = self.own.latest_attempt()?;
+        Ok(latest.is_some_and(|latest| latest.number() > attempt))
+    }
 }
 
 /// What this run is about.
