@@ -65,7 +65,12 @@ struct Gathered {
 impl Channel {
     /// Starts a call that runs this script there. What comes on its standard error after the mark is
     /// shown where `relay` says so.
-    pub(crate) fn open(ssh: &Ssh, script: &str, mark: &str, relay: bool) -> Result<Self, LoginError> {
+    pub(crate) fn open(
+        ssh: &Ssh,
+        script: &str,
+        mark: &str,
+        relay: bool,
+    ) -> Result<Self, LoginError> {
         let mut command = ssh.command(script::REMOTE, false);
         command
             .stdin(Stdio::piped())
@@ -84,8 +89,7 @@ impl Channel {
         thread
             .spawn(move || gather.run(err, after))
             .map_err(LoginError::Start)?;
-        rustix::io::ioctl_fionbio(&stdin, true)
-            .map_err(|error| LoginError::Start(error.into()))?;
+        rustix::io::ioctl_fionbio(&stdin, true).map_err(|error| LoginError::Start(error.into()))?;
         let mut channel = Self {
             child,
             stdin: Some(stdin),
@@ -176,7 +180,10 @@ impl Channel {
         let held = self.buffer.len();
         self.buffer.resize(held + CHUNK, 0);
         let read = loop {
-            match self.out.read(self.buffer.get_mut(held..).unwrap_or_default()) {
+            match self
+                .out
+                .read(self.buffer.get_mut(held..).unwrap_or_default())
+            {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(read) => break read,
                 Err(_) => break 0,

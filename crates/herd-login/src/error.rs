@@ -99,9 +99,9 @@ impl LoginError {
             Self::Program { .. } => Some(
                 "install herd and herd-node there, and name herd with `program` in the configuration",
             ),
-            Self::Protocol { .. } => {
-                Some("`program` in the configuration may name another release; leave it out, or update it")
-            }
+            Self::Protocol { .. } => Some(
+                "`program` in the configuration may name another release; leave it out, or update it",
+            ),
             Self::Target(_) => Some("see docs/slurm.md, \"From your laptop\""),
             Self::Start(_) => Some("install OpenSSH's client"),
             Self::Here { .. } => None,

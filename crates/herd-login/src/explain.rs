@@ -55,7 +55,11 @@ const HINTS: &[(&[&str], &str)] = &[
         "the host's key is not the one that is known: ask its administrators before `ssh-keygen -R HOST`",
     ),
     (
-        &["Host key verification failed", "No host key is known", "No ED25519 host key is known"],
+        &[
+            "Host key verification failed",
+            "No host key is known",
+            "No ED25519 host key is known",
+        ],
         "connect once by hand with `ssh HOST` and confirm the host's key; herd confirms none",
     ),
     (
@@ -68,7 +72,12 @@ const HINTS: &[(&[&str], &str)] = &[
         "`host` in the configuration is what `ssh` is given: a name in ~/.ssh/config or of the network",
     ),
     (
-        &["No route to host", "Network is unreachable", "Connection timed out", "timed out"],
+        &[
+            "No route to host",
+            "Network is unreachable",
+            "Connection timed out",
+            "timed out",
+        ],
         "the machine does not answer: is the VPN up, and is a `ProxyJump` needed?",
     ),
     (
@@ -81,7 +90,12 @@ const HINTS: &[(&[&str], &str)] = &[
          the configuration name another directory",
     ),
     (
-        &["Read-only file system", "cannot create directory", "mkdir:", "mktemp:"],
+        &[
+            "Read-only file system",
+            "cannot create directory",
+            "mkdir:",
+            "mktemp:",
+        ],
         "let `home` in the configuration name a directory there that you can write to and the nodes see",
     ),
     (
@@ -110,14 +124,26 @@ mod tests {
     fn what_ssh_says_has_a_hint() {
         for (said, word) in [
             ("Host key verification failed.", "by hand"),
-            ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "administrators"),
+            (
+                "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
+                "administrators",
+            ),
             ("me@h: Permission denied (publickey).", "ssh-add"),
             ("ssh: connect to host h port 22: Connection refused", "Port"),
             ("ssh: connect to host h port 22: No route to host", "VPN"),
             ("Connection timed out during banner exchange", "VPN"),
-            ("ssh: Could not resolve hostname h: Name or service not known", "host"),
-            ("tar: herd: Wrote only 0 of 10240 bytes: No space left on device", "free space"),
-            ("mkdir: cannot create directory '/x': Disk quota exceeded", "free space"),
+            (
+                "ssh: Could not resolve hostname h: Name or service not known",
+                "host",
+            ),
+            (
+                "tar: herd: Wrote only 0 of 10240 bytes: No space left on device",
+                "free space",
+            ),
+            (
+                "mkdir: cannot create directory '/x': Disk quota exceeded",
+                "free space",
+            ),
             ("sh: 1: tar: not found", "tar"),
         ] {
             let said = Said::new(said.as_bytes());

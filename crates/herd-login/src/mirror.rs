@@ -111,7 +111,10 @@ pub(crate) fn kind(path: &str) -> Option<Kind> {
         None => of(FILES, path),
         Some(rest) => {
             let (number, name) = rest.split_once('/')?;
-            let plain = number.parse::<u32>().ok().filter(|n| n.to_string() == number)?;
+            let plain = number
+                .parse::<u32>()
+                .ok()
+                .filter(|n| n.to_string() == number)?;
             of(ATTEMPT_FILES, name).filter(|_| plain <= MOST_ATTEMPTS)
         }
     }
@@ -120,7 +123,9 @@ pub(crate) fn kind(path: &str) -> Option<Kind> {
 /// What this side has of a job.
 pub fn held(job: &JobDir) -> Held {
     let attempts = job.latest_attempt().ok().flatten();
-    let attempts = attempts.map_or(0, |attempt| attempt.number()).min(MOST_ATTEMPTS);
+    let attempts = attempts
+        .map_or(0, |attempt| attempt.number())
+        .min(MOST_ATTEMPTS);
     let mut files = BTreeMap::new();
     for path in paths(attempts) {
         if let Ok(meta) = std::fs::metadata(job.path().join(&path)) {
@@ -162,7 +167,10 @@ pub fn put(job: &JobDir, part: &Part, bytes: &[u8]) -> io::Result<()> {
     let kind = kind(path).ok_or_else(|| wrong("a file that no job has"))?;
     let place = job.path().join(path);
     if let Some(parent) = place.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(parent)?;
     }
     if *whole || kind == Kind::Whole {
         return replace(&place, bytes);
@@ -186,7 +194,11 @@ fn open(place: &Path) -> io::Result<File> {
 
 fn replace(place: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = place.file_name().unwrap_or_default().to_string_lossy();
-    let unique = format!(".{name}.{}.{:?}", std::process::id(), std::thread::current().id());
+    let unique = format!(
+        ".{name}.{}.{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    );
     let temporary = place.with_file_name(unique);
     let mut file = OpenOptions::new()
         .write(true)

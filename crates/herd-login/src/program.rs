@@ -81,13 +81,24 @@ pub fn hash_of(directory: &Path) -> io::Result<String> {
 impl Programs {
     /// Those in this directory. `cache` is a file that remembers their hash.
     pub fn in_directory(directory: &Path, cache: &Path) -> Result<Self, LoginError> {
-        let failed = |source| LoginError::here(format!("read the programs in {}", directory.display()), source);
+        let failed = |source| {
+            LoginError::here(
+                format!("read the programs in {}", directory.display()),
+                source,
+            )
+        };
         let files = NAMES
             .iter()
             .map(|name| {
                 let path = directory.join(name);
                 let meta = std::fs::metadata(&path)?;
-                Ok((path, meta.len(), meta.ino(), meta.mtime(), meta.mtime_nsec()))
+                Ok((
+                    path,
+                    meta.len(),
+                    meta.ino(),
+                    meta.mtime(),
+                    meta.mtime_nsec(),
+                ))
             })
             .collect::<io::Result<Vec<_>>>()
             .map_err(failed)?;
@@ -115,7 +126,12 @@ impl Programs {
     }
 
     /// Starts `herd login-node` there, copied before where it is missing.
-    pub fn start(&self, ssh: &Ssh, relay: bool, within: Duration) -> Result<(Channel, Hello), LoginError> {
+    pub fn start(
+        &self,
+        ssh: &Ssh,
+        relay: bool,
+        within: Duration,
+    ) -> Result<(Channel, Hello), LoginError> {
         ssh.target().check()?;
         match self.begin(ssh, relay, within)? {
             Begun::Runs(channel, hello) => Ok((channel, hello)),
@@ -130,6 +146,13 @@ impl Programs {
                 }
             }
         }
+    }
+
+    /// The command that runs this request there with a terminal; nothing where a path there would need
+    /// quoting, which each login shell does in its own way.
+    pub fn with_terminal(&self, ssh: &Ssh, request: &[u8]) -> Option<std::process::Command> {
+        let line = script::with_terminal(ssh.target(), &self.hash, &hex(request))?;
+        Some(ssh.command(&line, true))
     }
 
     fn begin(&self, ssh: &Ssh, relay: bool, within: Duration) -> Result<Begun, LoginError> {
@@ -150,10 +173,14 @@ impl Programs {
         let own = format!("Linux {}", std::env::consts::ARCH);
         let refused = |why: String| LoginError::Program { host: host(), why };
         if ssh.target().program.is_some() {
-            return Err(refused("`program` in the configuration names no program there".to_owned()));
+            return Err(refused(
+                "`program` in the configuration names no program there".to_owned(),
+            ));
         }
         if machine != own {
-            return Err(refused(format!("it is for {own}, and that machine is {machine}")));
+            return Err(refused(format!(
+                "it is for {own}, and that machine is {machine}"
+            )));
         }
         let mark = nonce().map_err(|source| LoginError::here("draw a random number", source))?;
         let archive = Archive::of(&self.directory)?;
@@ -166,7 +193,8 @@ impl Programs {
         let asked = crate::protocol::Request::Install {
             hash: self.hash.clone(),
         };
-        let reply: crate::protocol::Reply<()> = crate::protocol::ask(&mut channel, &asked, COPY_BOUND)?;
+        let reply: crate::protocol::Reply<()> =
+            crate::protocol::ask(&mut channel, &asked, COPY_BOUND)?;
         reply.map_err(|refusal| refused(refusal.text))
     }
 }
@@ -321,7 +349,11 @@ mod tests {
         assert!(!new.exists());
         programs(&new);
         std::fs::write(new.join("herd"), "on").unwrap();
-        assert!(take_into_use(&new, &hash).unwrap_err().contains("not what was sent"));
+        assert!(
+            take_into_use(&new, &hash)
+                .unwrap_err()
+                .contains("not what was sent")
+        );
         assert!(!new.exists());
         assert!(take_into_use(&dir.path().join(&hash), "../x").is_err());
     }

@@ -77,8 +77,11 @@ pub enum Request {
     Herd {
         /// Its arguments.
         args: Vec<String>,
-        /// Columns of the terminal that it is for.
-        columns: Option<usize>,
+    },
+    /// Look the cluster over.
+    Doctor {
+        /// Which of several clusters, and what jobs get that do not say.
+        options: [Option<String>; 4],
     },
 }
 
@@ -207,7 +210,10 @@ pub fn send(channel: &mut Channel, request: &Request) -> Result<(), LoginError> 
 }
 
 /// Reads one line of an answer.
-pub fn receive<T: DeserializeOwned>(channel: &mut Channel, within: Duration) -> Result<T, LoginError> {
+pub fn receive<T: DeserializeOwned>(
+    channel: &mut Channel,
+    within: Duration,
+) -> Result<T, LoginError> {
     let line = channel.line_within(MOST, within)?;
     serde_json::from_slice(&line)
         .map_err(|error| channel.misunderstood(format!("a line of its answer: {error}")))
@@ -261,7 +267,6 @@ mod tests {
     fn a_request_ends_where_it_ends() {
         let request = Request::Herd {
             args: vec!["exec".to_owned(), "a\nb".to_owned()],
-            columns: Some(80),
         };
         let mut bytes = framed(&request);
         bytes.extend_from_slice(b"input of the command");

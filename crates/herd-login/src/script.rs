@@ -56,6 +56,20 @@ pub(crate) fn start(target: &Target, hash: &str, nonce: &str) -> String {
     )
 }
 
+/// A command line that becomes `herd login-node` with a request in its arguments, for a call whose
+/// streams are a terminal. Nothing where it would need more quoting than all login shells agree on.
+pub(crate) fn with_terminal(target: &Target, hash: &str, request: &str) -> Option<String> {
+    let home = target.home.as_deref()?;
+    let program = match &target.program {
+        Some(program) => program.clone(),
+        None => format!("{home}/programs/{hash}/herd"),
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@,:".contains(c);
+    let is_plain = |path: &str| path.starts_with('/') && path.chars().all(plain);
+    (is_plain(home) && is_plain(&program))
+        .then(|| format!("exec {program} --home {home} login-node tty {request}"))
+}
+
 /// Unpacks `length` bytes of a tar archive with the programs, and becomes the one that was unpacked.
 pub(crate) fn install(target: &Target, length: u64, nonce: &str) -> String {
     format!(
@@ -104,7 +118,8 @@ mod tests {
 
     #[test]
     fn the_directory_for_jobs_is_the_one_that_herd_would_take_there() {
-        let show = |home: Option<&str>| sh(&format!("{}printf %s \"$h\"", super::home(&target(home))));
+        let show =
+            |home: Option<&str>| sh(&format!("{}printf %s \"$h\"", super::home(&target(home))));
         assert_eq!(show(None), "/home/me/.local/state/herd");
         assert_eq!(show(Some("~/it's $x")), "/home/me/it's $x");
         assert_eq!(show(Some("/a b")), "/a b");

@@ -72,12 +72,21 @@ fn grown(
     let mut at = has;
     let mut bytes = vec![0; MOST_PIECE];
     while at < end {
-        let wanted = usize::try_from(end - at).unwrap_or(MOST_PIECE).min(MOST_PIECE);
+        let wanted = usize::try_from(end - at)
+            .unwrap_or(MOST_PIECE)
+            .min(MOST_PIECE);
         let read = file.read_at(bytes.get_mut(..wanted).unwrap_or_default(), at)?;
         if read == 0 {
             break;
         }
-        piece(job, path, at, bytes.get(..read).unwrap_or_default(), false, out)?;
+        piece(
+            job,
+            path,
+            at,
+            bytes.get(..read).unwrap_or_default(),
+            false,
+            out,
+        )?;
         at += read as u64;
     }
     Ok(at)
@@ -175,7 +184,10 @@ mod tests {
         let mut answer = Vec::new();
         send(&there, &mut held, true, &mut answer).unwrap();
         assert_eq!(take(&here, &answer), ["run.log", "result.json"]);
-        assert_eq!(std::fs::read(here.path().join("run.log")).unwrap(), b"one\ntwo\n");
+        assert_eq!(
+            std::fs::read(here.path().join("run.log")).unwrap(),
+            b"one\ntwo\n"
+        );
         // A new process knows what is here by looking.
         let mut held = mirror::held(&here).files;
         let mut answer = Vec::new();

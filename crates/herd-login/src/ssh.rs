@@ -183,7 +183,10 @@ mod tests {
             program: None,
         };
         let arguments = Ssh::new(&target).arguments(false);
-        let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+        let words: Vec<_> = arguments
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
         assert_eq!(words[..2], ["-F", "/etc/x"]);
         assert_eq!(words[words.len() - 3..], ["-T", "--", "login1"]);
         assert!(words.iter().any(|word| word == "ForwardAgent=no"));

@@ -61,7 +61,11 @@ impl Tree {
             .build();
         for entry in walk {
             let entry = entry?;
-            let Some(path) = entry.path().strip_prefix(root).ok().filter(|p| !p.as_os_str().is_empty())
+            let Some(path) = entry
+                .path()
+                .strip_prefix(root)
+                .ok()
+                .filter(|p| !p.as_os_str().is_empty())
             else {
                 continue;
             };
@@ -102,7 +106,8 @@ impl Tree {
         if let Some(error) = failed {
             return Err(error);
         }
-        written.map_err(|source| LoginError::here(format!("copy {}", self.root.display()), source))?;
+        written
+            .map_err(|source| LoginError::here(format!("copy {}", self.root.display()), source))?;
         channel.write(&0_u32.to_le_bytes())
     }
 
@@ -123,12 +128,16 @@ impl Tree {
                 let to = std::fs::read_link(&place).map_err(named)?;
                 archive.append_link(&mut header, path, to).map_err(named)?;
             } else if meta.is_dir() {
-                archive.append_data(&mut header, path, io::empty()).map_err(named)?;
+                archive
+                    .append_data(&mut header, path, io::empty())
+                    .map_err(named)?;
             } else {
                 let file = File::open(&place).map_err(named)?;
                 // One that shrinks meanwhile must not shift what comes after it.
                 let content = file.chain(io::repeat(0)).take(meta.size());
-                archive.append_data(&mut header, path, content).map_err(named)?;
+                archive
+                    .append_data(&mut header, path, content)
+                    .map_err(named)?;
             }
         }
         archive.into_inner()?.flush()
@@ -182,7 +191,9 @@ impl<R: Read> Read for Joined<R> {
             return Ok(0);
         }
         let most = buffer.len().min(self.left);
-        let read = self.input.read(buffer.get_mut(..most).unwrap_or_default())?;
+        let read = self
+            .input
+            .read(buffer.get_mut(..most).unwrap_or_default())?;
         if read == 0 && most > 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
@@ -255,7 +266,8 @@ mod tests {
         let long = "x".repeat(180);
         std::fs::write(from.join("a").join(&long), "long").unwrap();
         std::fs::write(from.join("run.sh"), "echo").unwrap();
-        std::fs::set_permissions(from.join("run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(from.join("run.sh"), std::fs::Permissions::from_mode(0o755))
+            .unwrap();
         std::fs::write(from.join(".herdignore"), "*.ckpt\n/data/\n!keep.ckpt\n").unwrap();
         std::fs::write(from.join("big.ckpt"), "no").unwrap();
         std::fs::write(from.join("keep.ckpt"), "yes").unwrap();
@@ -274,9 +286,15 @@ mod tests {
         assert_eq!(input, b"rest");
         assert_eq!(std::fs::read(to.join("a").join(&long)).unwrap(), b"long");
         assert!(to.join("a/b").is_dir());
-        let mode = std::fs::metadata(to.join("run.sh")).unwrap().permissions().mode();
+        let mode = std::fs::metadata(to.join("run.sh"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o755);
-        assert_eq!(std::fs::read_link(to.join("link")).unwrap(), Path::new("run.sh"));
+        assert_eq!(
+            std::fs::read_link(to.join("link")).unwrap(),
+            Path::new("run.sh")
+        );
         assert!(to.join("keep.ckpt").exists() && to.join(".hidden").exists());
         for gone in ["big.ckpt", "data", "pipe"] {
             assert!(!to.join(gone).exists(), "{gone}");

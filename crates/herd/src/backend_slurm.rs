@@ -47,7 +47,16 @@ pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
 pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
-    let plan = input.plan(JobId::generate())?;
+    submit_as(home, input, JobId::generate())
+}
+
+/// The same with an id that was chosen before.
+pub(crate) fn submit_as(
+    home: &Home,
+    input: &JobInput,
+    id: JobId,
+) -> Result<(JobId, Record), ExpectedError> {
+    let plan = input.plan(id)?;
     let place = place(input)?;
     let yaml = input.job_yaml();
     let after = dependencies(home, &plan)?;
@@ -88,6 +97,14 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         }
         Err(error) => Err(ExpectedError::failed("hand the job to Slurm", error)),
     }
+}
+
+/// What became of a submission that broke off before it was written down.
+pub(crate) fn find_again(job: &JobDir, cluster: &Cluster) -> Result<Option<Record>, ExpectedError> {
+    let user = user_name();
+    let found = submit::find_again(job, cluster, &user);
+    let found = runtime()?.block_on(found);
+    found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))
 }
 
 /// The batch script of a job.
@@ -207,7 +224,7 @@ pub(crate) fn home_warning(home: &Home) -> Option<String> {
 fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {
     match &input.place {
         Place::Slurm(place) => Ok(place),
-        Place::Local => Err(ExpectedError::failed(
+        Place::Local | Place::Login(_) => Err(ExpectedError::failed(
             "hand the job to Slurm",
             "its backend is another",
         )),

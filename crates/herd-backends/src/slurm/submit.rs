@@ -182,6 +182,27 @@ async fn send(
     })
 }
 
+/// A job that may have been handed over by somebody who did not live to write it down.
+pub async fn find_again(
+    job: &JobDir,
+    cluster: &Cluster,
+    user: &str,
+) -> Result<Option<Record>, SubmitError> {
+    let Some(plan) = job.attempt(1).read_plan()? else {
+        return Ok(None);
+    };
+    let Some(found) = find(cluster, &job_name(&plan, 0), user).await else {
+        return Ok(None);
+    };
+    let record = Record {
+        job: found.job,
+        cluster: found.cluster,
+        submitted_ms: Clock::start().now_ms(),
+    };
+    record.write(job)?;
+    Ok(Some(record))
+}
+
 /// The job of that name, which no other has, in the queue or among those that ended just now.
 async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
     let found = |job: u32| Submitted { job, cluster: None };

@@ -151,6 +151,9 @@ pub(crate) enum Command {
     /// Be the parent of one MPI rank
     #[command(hide = true, disable_help_flag = true)]
     Shim(machine::RawArgs),
+    /// Answer a herd that came over ssh
+    #[command(hide = true)]
+    LoginNode(machine::RawArgs),
     /// Ask NVIDIA's library for GPUs, in a process of its own
     #[command(hide = true)]
     Nvml,

@@ -14,6 +14,7 @@ use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
 use super::places::Places;
 use super::{Outcome, interrupt};
+use crate::backend_login;
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -31,9 +32,15 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     if args.follow {
         interrupt::tell_that_it_goes_on(&job);
     }
+    if args.follow {
+        backend_login::follow(&[&job], true);
+    }
     let places = Places::of(&job);
     if let Some(index) = args.task {
         places.check_task(index)?;
+        if let Some(record) = &job.login {
+            return backend_login::show(record, task::words(args, &job, index), printer);
+        }
         return task::run(args, &job, index, printer);
     }
     if places.is_array() {
@@ -41,11 +48,17 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     }
     let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
-    if args.live {
+    if args.live && job.login.is_none() {
         live::follow(&job, filter, &mut shaper, printer)?;
     } else if args.follow {
         follow(&job, filter, &mut shaper, printer)?;
     } else {
+        if let Some(record) = &job.login {
+            // What is here already is better than nothing.
+            if let Err(error) = backend_login::fetch_log(&job, record) {
+                printer.report(&error.render(printer.err_color()));
+            }
+        }
         let opened = RunLogReader::open(job.dir.path(), filter).map_err(unreadable)?;
         let Some(mut reader) = opened else {
             printer.note(&format!("{} has written nothing yet", job.short()));
