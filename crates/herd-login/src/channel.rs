@@ -38,6 +38,8 @@ pub struct Channel {
     err: Arc<Words>,
     host: String,
     mark: String,
+    /// Whether the other side has answered.
+    answered: bool,
 }
 
 /// How a call ended.
@@ -84,10 +86,10 @@ impl Channel {
         };
         let words = Arc::new(Words::default());
         let gather = Arc::clone(&words);
-        let after = relay.then(|| mark.as_bytes().to_vec());
+        let after = mark.as_bytes().to_vec();
         let thread = std::thread::Builder::new().name("ssh-stderr".to_owned());
         thread
-            .spawn(move || gather.run(err, after))
+            .spawn(move || gather.run(err, &after, relay))
             .map_err(LoginError::Start)?;
         rustix::io::ioctl_fionbio(&stdin, true).map_err(|error| LoginError::Start(error.into()))?;
         let mut channel = Self {
@@ -98,6 +100,7 @@ impl Channel {
             err: words,
             host: ssh.target().host.clone(),
             mark: mark.to_owned(),
+            answered: false,
         };
         channel.write(format!("{script}\n").as_bytes())?;
         Ok(channel)
@@ -111,6 +114,7 @@ impl Channel {
         loop {
             let line = self.line(MOST_NOISE, deadline, within)?;
             if let Some(at) = find(&line, mark.as_bytes()) {
+                self.answered = true;
                 let rest = line.get(at + mark.len()..).unwrap_or_default();
                 return Ok(String::from_utf8_lossy(rest).into_owned());
             }
@@ -260,12 +264,12 @@ impl Channel {
     pub(crate) fn over(&mut self) -> LoginError {
         let host = self.host.clone();
         match self.end() {
-            Ok(ended) => LoginError::Ssh {
+            Ok(ended) if !self.answered => LoginError::Ssh {
                 host,
                 code: format!("code {}", ended.code),
                 said: ended.said,
             },
-            Err(_) => LoginError::Broken {
+            Ok(_) | Err(_) => LoginError::Broken {
                 host,
                 said: self.err.said(),
             },
@@ -290,9 +294,10 @@ impl Drop for Channel {
 }
 
 impl Words {
-    fn run(&self, mut err: ChildStderr, after: Option<Vec<u8>>) {
+    /// What stands before the mark is of login scripts, and is of use only where no mark comes.
+    fn run(&self, mut err: ChildStderr, mark: &[u8], relay: bool) {
         let mut chunk = vec![0; 4096];
-        let mut passes = false;
+        let mut marked = false;
         loop {
             let read = match err.read(&mut chunk) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -300,20 +305,18 @@ impl Words {
                 Ok(read) => chunk.get(..read).unwrap_or_default(),
             };
             let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-            if passes {
-                // A closed standard error leaves nobody to tell.
-                drop(io::stderr().write_all(read));
-                continue;
-            }
             gathered.bytes.extend_from_slice(read);
-            let marked = after.as_ref().and_then(|mark| {
-                let at = find(&gathered.bytes, mark)?;
-                let end = gathered.bytes.get(at..)?.iter().position(|b| *b == b'\n')?;
-                Some(at + end + 1)
-            });
-            if let Some(end) = marked {
-                passes = true;
-                drop(io::stderr().write_all(gathered.bytes.get(end..).unwrap_or_default()));
+            if !marked {
+                let at = find(&gathered.bytes, mark);
+                let end = at.and_then(|at| Some(at + find(gathered.bytes.get(at..)?, b"\n")? + 1));
+                if let Some(end) = end {
+                    marked = true;
+                    gathered.bytes.drain(..end);
+                }
+            }
+            if marked && relay {
+                // A closed standard error leaves nobody to tell.
+                drop(io::stderr().write_all(&gathered.bytes));
                 gathered.bytes.clear();
             }
             let over = gathered.bytes.len().saturating_sub(explain::MOST);

@@ -35,7 +35,7 @@ pub enum LoginError {
         seconds: u64,
     },
     /// The connection broke while something was under way.
-    #[error("the connection to {host} is gone: {said}")]
+    #[error("the connection to {host} is gone{}", after(.said))]
     Broken {
         /// Where to.
         host: String,
@@ -69,6 +69,13 @@ pub enum LoginError {
     },
 }
 
+fn after(said: &Said) -> String {
+    match said.text() {
+        "" => String::new(),
+        text => format!(": {text}"),
+    }
+}
+
 impl LoginError {
     /// A file of this side that failed.
     pub fn here(what: impl Into<String>, source: io::Error) -> Self {
@@ -92,7 +99,10 @@ impl LoginError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<String> {
         let said = match self {
-            Self::Ssh { said, .. } | Self::Broken { said, .. } => said.hint(),
+            Self::Ssh { said, .. } => said.hint().or(Some(
+                "herd starts your own ssh: `ssh HOST true` shows the same",
+            )),
+            Self::Broken { said, .. } => said.hint(),
             Self::Silent { .. } => Some(
                 "`ssh HOST true` shows whether the login node answers; a slow login script may be why",
             ),

@@ -111,6 +111,15 @@ const HINTS: &[(&[&str], &str)] = &[
         "a program is missing there: herd needs `sh`, `head`, `tar` and `mktemp` on a login node",
     ),
     (
+        &[
+            "Connection closed",
+            "Connection reset",
+            "kex_exchange_identification",
+        ],
+        "the ssh server, or what is before it, ends connections before they begin: it may be overloaded \
+         or not let this machine in",
+    ),
+    (
         &["Bad configuration option", "Bad owner or permissions"],
         "ssh refuses its own configuration; `ssh HOST true` shows the same",
     ),
