@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use herd_core::JobId;
@@ -94,6 +95,8 @@ pub struct Job {
     pub backend: String,
     /// Which of several clusters.
     pub cluster: Option<String>,
+    /// Where its nodes have room for jobs, in case they do not see the login node's directory.
+    pub node_dir: Option<PathBuf>,
     /// What it is; its directory of work is one of the other side.
     pub spec: JobSpec,
     /// Name of its file.
@@ -289,6 +292,7 @@ mod tests {
             id: JobId::generate(),
             backend: "far".to_owned(),
             cluster: None,
+            node_dir: None,
             spec: JobSpec::default(),
             file_name: None,
             env: BTreeMap::new(),

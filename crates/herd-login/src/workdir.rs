@@ -1,6 +1,6 @@
 //! The directory that a job works in, copied to the login node as it is: an archive in pieces.
 //!
-//! What `.herdignore` files name is left out, by the rules of `.gitignore`. Links stay links; what is
+//! Version control and what `.herdignore` files name is left out, by the rules of `.gitignore`. Links stay links; what is
 //! neither file, directory nor link is left out, and said.
 
 use std::fs::File;
@@ -15,6 +15,8 @@ use crate::error::LoginError;
 
 /// Names what is left out.
 pub const IGNORE: &str = ".herdignore";
+/// Directories of version control, which stay behind.
+const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
 /// Most bytes that are copied.
 pub const MOST_BYTES: u64 = 1 << 30;
 /// Most files that are copied.
@@ -58,6 +60,7 @@ impl Tree {
             .standard_filters(false)
             .add_custom_ignore_filename(IGNORE)
             .follow_links(false)
+            .filter_entry(|entry| !VERSION_CONTROL.iter().any(|name| entry.file_name() == *name))
             .build();
         for entry in walk {
             let entry = entry?;
@@ -273,6 +276,7 @@ mod tests {
         std::fs::write(from.join("keep.ckpt"), "yes").unwrap();
         std::fs::create_dir(from.join("data")).unwrap();
         std::fs::write(from.join("data/x"), "no").unwrap();
+        std::fs::create_dir(from.join(".git")).unwrap();
         std::fs::write(from.join(".hidden"), "yes").unwrap();
         symlink("run.sh", from.join("link")).unwrap();
         nix::unistd::mkfifo(&from.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -296,7 +300,7 @@ mod tests {
             Path::new("run.sh")
         );
         assert!(to.join("keep.ckpt").exists() && to.join(".hidden").exists());
-        for gone in ["big.ckpt", "data", "pipe"] {
+        for gone in ["big.ckpt", "data", "pipe", ".git"] {
             assert!(!to.join(gone).exists(), "{gone}");
         }
     }

@@ -157,6 +157,11 @@ const MESSAGES: &[(&str, Refusal)] = &[
 /// Characters of a message that are kept.
 const MAX_MESSAGE: usize = 500;
 
+/// Whether what a command of Slurm said means that the controller was not there, or did not answer.
+pub fn is_unavailable(text: &str) -> bool {
+    explain(text).0 == Refusal::Unavailable
+}
+
 /// What `sbatch` printed on standard error when it failed: what it means, and in its own words.
 pub fn explain(errors: &str) -> (Refusal, String) {
     let known = MESSAGES.iter().find(|(part, _)| errors.contains(part));
@@ -250,6 +255,7 @@ mod tests {
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
         ] {
             assert_eq!(explain(text).0, Refusal::Unavailable);
+            assert!(is_unavailable(text));
         }
     }
 

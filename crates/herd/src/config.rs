@@ -71,6 +71,12 @@ pub(crate) struct SlurmBackend {
     /// An installed herd on the login node.
     #[serde(default)]
     pub(crate) program: Option<String>,
+    /// Whether its nodes see the directory for jobs and each other's; they do unless this says no.
+    #[serde(default)]
+    pub(crate) shared_home: Option<bool>,
+    /// Where each node has room for jobs, in case it does not; `/tmp` where nothing is said.
+    #[serde(default)]
+    pub(crate) node_dir: Option<PathBuf>,
 }
 
 impl SlurmBackend {

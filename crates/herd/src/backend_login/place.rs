@@ -1,7 +1,7 @@
 //! A cluster behind a login node, as a place for a job that is being read.
 
 use std::cell::{OnceCell, RefCell};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use herd_core::JobId;
 use herd_core::spec::JobSpec;
@@ -13,6 +13,7 @@ use herd_login::{Channel, LoginError, Target};
 use serde::de::DeserializeOwned;
 
 use super::{ANSWER_BOUND, Login, fault, refused};
+use crate::config::SlurmBackend;
 use crate::error::{ExpectedError, Fault};
 use crate::job_input::JobInput;
 use crate::text;
@@ -28,6 +29,7 @@ pub(crate) struct LoginPlace {
     /// The login node, with its directory for jobs.
     pub(super) target: Target,
     cluster: Option<String>,
+    node_dir: Option<PathBuf>,
     login: Login,
     session: RefCell<Option<Channel>>,
     /// The job's id, by which its directory of work is named.
@@ -44,7 +46,7 @@ impl LoginPlace {
     pub(crate) fn open(
         name: &str,
         target: &Target,
-        cluster: Option<String>,
+        slurm: &SlurmBackend,
     ) -> Result<Self, Fault> {
         let unreached = |error: &LoginError| {
             let fault = Fault::new(format!("backend {name}: {}", error_line(error)));
@@ -63,7 +65,8 @@ impl LoginPlace {
                 home: Some(hello.home.clone()),
                 ..target.clone()
             },
-            cluster,
+            cluster: slurm.cluster.clone(),
+            node_dir: slurm.node_dir.clone(),
             login,
             session: RefCell::new(Some(channel)),
             id: JobId::generate(),
@@ -158,6 +161,7 @@ impl LoginPlace {
             id: self.id,
             backend: self.name.clone(),
             cluster: self.cluster.clone(),
+            node_dir: self.node_dir.clone(),
             spec: input.spec.clone(),
             file_name: input.file_name.clone(),
             env: input.env.clone(),

@@ -154,6 +154,9 @@ pub(crate) enum Command {
     /// Answer a herd that came over ssh
     #[command(hide = true)]
     LoginNode(machine::RawArgs),
+    /// Bring a job to nodes that do not see its directory (started by `run` and `submit`)
+    #[command(hide = true)]
+    Stage(machine::RawArgs),
     /// Ask NVIDIA's library for GPUs, in a process of its own
     #[command(hide = true)]
     Nvml,

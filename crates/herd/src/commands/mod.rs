@@ -69,6 +69,7 @@ fn run(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Rsh(args) => hidden::rsh(&args),
         Command::Shim(args) => hidden::shim(&args),
         Command::LoginNode(args) => login_node::run(&args, home),
+        Command::Stage(args) => hidden::stage(&args),
         Command::Nvml => Ok(hidden::nvml(printer)),
         Command::Launch(args) => Ok(herd_runtime::launch::run(&args.args)),
     }

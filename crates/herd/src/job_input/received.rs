@@ -24,6 +24,8 @@ impl JobInput {
             original: yaml.map(String::into_bytes),
             file_name: job.file_name,
             env: job.env,
+            // It was copied to here for the job.
+            workdir_given: true,
             notes: Vec::new(),
             warnings: Vec::new(),
         }

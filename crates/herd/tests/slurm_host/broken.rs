@@ -97,6 +97,7 @@ fn an_sshd_that_is_stopped_for_a_while_is_waited_for() {
     let mut run =
         Running::start(laptop.herd(&["run", "-b", "far", "-J", "away", "--", "sh", "-c", COUNTS]));
     assert_eq!(run.line(), "line 1");
+    laptop.await_state("away", "RUNNING");
     laptop.gate.cut();
     let status = laptop.ask(&["status", "away"]);
     assert!(status.out.contains("RUNNING"), "{status:?}");

@@ -118,12 +118,12 @@ fn arrays_and_their_tasks_are_seen_from_here() {
     let file = laptop.path("work/sweep.yaml");
     fs::write(
         &file,
-        "array: 0-3\nrun: 'echo task $HERD_TASK; exit $((HERD_TASK == 2))'\n",
+        "array: 0-3\nrun: 'echo task $HERD_TASK_INDEX; exit $((HERD_TASK_INDEX == 2))'\n",
     )
     .unwrap();
     let answer = laptop.ask(&["run", "-b", "far", file.to_str().unwrap()]);
     assert_eq!(answer.code, 1, "{answer:?}");
-    assert_eq!(answer.out.matches("task ").count(), 8, "{answer:?}");
+    assert_eq!(answer.out.lines().count(), 4, "{answer:?}");
     let log = laptop.ask(&["logs", "--task", "3"]);
     assert_eq!(log.out, "task 3\n", "{log:?}");
     assert_eq!(laptop.json(&["status"])["tasks"]["failed"], 1);
@@ -133,10 +133,10 @@ fn arrays_and_their_tasks_are_seen_from_here() {
 fn render_and_doctor_ask_the_login_node() {
     let laptop = Laptop::new();
     let script = laptop.ask(&["render", "-b", "far", "-N", "2", "--", "true"]);
+    let plan = laptop.ask(&["render", "-b", "far", "-o", "json", "--", "true"]);
     assert!(script.out.contains("#SBATCH --nodes=2"), "{script:?}");
     assert!(script.out.contains("/root/.local/state/herd"), "{script:?}");
-    let plan = laptop.json(&["render", "-b", "far", "--", "true"]);
-    assert_eq!(plan["backend"], "far");
+    assert!(plan.out.contains("\"far\""), "{plan:?}");
     let doctor = laptop.json(&["doctor", "-b", "far"]);
     let of = |check: &str| {
         let found = doctor
@@ -161,7 +161,6 @@ fn i12_a_secret_is_on_no_command_line_and_in_no_file_that_others_read() {
     ]);
     command.env("TOKEN", secret);
     let mut run = Running::start(command);
-    let own = i32::try_from(run.child.id()).unwrap();
     let seen = |bytes: &[u8]| {
         bytes
             .windows(secret.len())
@@ -212,7 +211,6 @@ fn i12_a_secret_is_on_no_command_line_and_in_no_file_that_others_read() {
     assert_eq!(found, 1, "only the job's own file on the cluster holds it");
     assert_eq!(laptop.ask(&["exec", "quiet", "--", "touch", "go"]).code, 0);
     assert_eq!(run.end().code, 0);
-    assert!(own > 0);
 }
 
 #[test]

@@ -67,14 +67,14 @@ fn i6_an_ssh_that_hangs_is_given_up() {
     let laptop = Laptop::new();
     let pid = laptop.path("hangs");
     let hangs = format!(
-        "ProxyCommand echo $$ > {}; exec /bin/sleep 1000",
+        "ProxyCommand /bin/sh -c 'echo $$ > {}; exec /bin/sleep 1000'",
         pid.display()
     );
     laptop.ssh_config(&hangs);
     let began = Instant::now();
     refused(&laptop, 2, &["hint: "]);
     assert!(began.elapsed() < Duration::from_mins(2));
-    let hung: i32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    let hung = *herd_testing::pids(&pid).first().unwrap();
     within(DEADLINE, "the end of what hung", || {
         !herd_testing::alive(hung)
     });

@@ -154,6 +154,7 @@ fn received(job: Job, secrets: BTreeMap<String, String>, yaml: Option<String>) -
         name: job.backend.clone(),
         cluster,
         facts,
+        node_dir: job.node_dir.clone(),
     };
     Ok(JobInput::received(
         job,
