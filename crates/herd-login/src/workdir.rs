@@ -60,7 +60,11 @@ impl Tree {
             .standard_filters(false)
             .add_custom_ignore_filename(IGNORE)
             .follow_links(false)
-            .filter_entry(|entry| !VERSION_CONTROL.iter().any(|name| entry.file_name() == *name))
+            .filter_entry(|entry| {
+                !VERSION_CONTROL
+                    .iter()
+                    .any(|name| entry.file_name() == *name)
+            })
             .build();
         for entry in walk {
             let entry = entry?;

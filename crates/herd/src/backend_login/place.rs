@@ -43,11 +43,7 @@ pub(crate) struct LoginPlace {
 
 impl LoginPlace {
     /// Connects.
-    pub(crate) fn open(
-        name: &str,
-        target: &Target,
-        slurm: &SlurmBackend,
-    ) -> Result<Self, Fault> {
+    pub(crate) fn open(name: &str, target: &Target, slurm: &SlurmBackend) -> Result<Self, Fault> {
         let unreached = |error: &LoginError| {
             let fault = Fault::new(format!("backend {name}: {}", error_line(error)));
             match error.hint() {

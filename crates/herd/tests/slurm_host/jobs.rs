@@ -118,7 +118,7 @@ fn arrays_and_their_tasks_are_seen_from_here() {
     let file = laptop.path("work/sweep.yaml");
     fs::write(
         &file,
-        "array: 0-3\nrun: 'echo task $HERD_TASK_INDEX; exit $((HERD_TASK_INDEX == 2))'\n",
+        "array: 0-3\nrun: 'echo task $HERD_ARRAY_INDEX; exit $((HERD_ARRAY_INDEX == 2))'\n",
     )
     .unwrap();
     let answer = laptop.ask(&["run", "-b", "far", file.to_str().unwrap()]);
