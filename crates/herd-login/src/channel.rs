@@ -23,6 +23,8 @@ const MOST_NOISE: usize = 1 << 20;
 const CHUNK: usize = 64 * 1024;
 /// How long a stream may take no byte.
 const WRITE_BOUND: Duration = Duration::from_mins(1);
+/// No bound: what is waited for is a program that may run as long as it likes.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long an `ssh` that has closed its output may take to end.
 const END_BOUND: Duration = Duration::from_secs(5);
 /// How long its last words are waited for; a connection that stays open may hold the stream.
@@ -167,7 +169,7 @@ impl Channel {
     /// What is there, or comes within the bound; nothing at the end.
     pub fn some(&mut self, within: Option<Duration>) -> Result<Vec<u8>, LoginError> {
         if self.buffer.is_empty() {
-            let within = within.unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
+            let within = within.unwrap_or(FOR_EVER);
             self.fill(Instant::now() + within, within)?;
         }
         Ok(std::mem::take(&mut self.buffer))

@@ -22,6 +22,11 @@ pub const NAMES: [&str; 2] = ["herd", "herd-node"];
 pub const HELLO_BOUND: Duration = Duration::from_secs(30);
 /// How long copying may go without a sign.
 const COPY_BOUND: Duration = Duration::from_mins(10);
+/// A release that nobody has used for so long is removed there when another one comes. Its directory's
+/// time is that of its last use.
+const UNUSED: Duration = Duration::from_hours(90 * 24);
+/// The same for what broke off while it was copied.
+const BROKEN_OFF: Duration = Duration::from_hours(24);
 /// Bytes read at once.
 const CHUNK: usize = 256 * 1024;
 
@@ -106,18 +111,17 @@ impl Programs {
             .ok()
             .and_then(|bytes| serde_json::from_slice::<Known>(&bytes).ok())
             .filter(|known| known.files == files);
-        let hash = match known {
-            Some(known) => known.hash,
-            None => {
-                let hash = hash_of(directory).map_err(failed)?;
-                let known = Known {
-                    files,
-                    hash: hash.clone(),
-                };
-                // Only a cache: without it they are read again.
-                drop(write_cache(cache, &known));
-                hash
-            }
+        let hash = if let Some(known) = known {
+            known.hash
+        } else {
+            let hash = hash_of(directory).map_err(failed)?;
+            let known = Known {
+                files,
+                hash: hash.clone(),
+            };
+            // Only a cache: without it they are read again.
+            drop(write_cache(cache, &known));
+            hash
         };
         Ok(Self {
             directory: directory.to_owned(),
@@ -226,12 +230,13 @@ struct Archive {
 
 /// Archives are made of these.
 const BLOCK: u64 = 512;
+/// Two empty ones end it.
+const END: usize = 1024;
 
 impl Archive {
     fn of(directory: &Path) -> Result<Self, LoginError> {
         let mut files = Vec::new();
-        // Two empty blocks end it.
-        let mut length = 2 * BLOCK;
+        let mut length = END as u64;
         for name in NAMES {
             let path = directory.join(name);
             let failed = |source| LoginError::here(format!("read {}", path.display()), source);
@@ -264,7 +269,7 @@ impl Archive {
                 left -= most as u64;
             }
         }
-        channel.write(&[0; 2 * BLOCK as usize])
+        channel.write(&[0; END])
     }
 }
 
@@ -297,6 +302,7 @@ pub fn take_into_use(new: &Path, hash: &str) -> Result<(), String> {
         drop(std::fs::remove_dir_all(new));
         return Err(wrong);
     }
+    forget_old(programs);
     let place = programs.join(hash);
     match std::fs::rename(new, &place) {
         Ok(()) => Ok(()),
@@ -306,6 +312,24 @@ pub fn take_into_use(new: &Path, hash: &str) -> Result<(), String> {
             Ok(())
         }
         Err(error) => Err(format!("cannot rename it to {}: {error}", place.display())),
+    }
+}
+
+/// Removes releases that nobody has used for long, and what broke off before it had arrived.
+fn forget_old(programs: &Path) {
+    for entry in std::fs::read_dir(programs).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let most = match (is_hash(&name), name.starts_with("new.")) {
+            (true, _) => UNUSED,
+            (_, true) => BROKEN_OFF,
+            _ => continue,
+        };
+        let changed = entry.metadata().and_then(|meta| meta.modified());
+        let is_old = changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > most));
+        if is_old {
+            drop(std::fs::remove_dir_all(entry.path()));
+        }
     }
 }
 

@@ -65,6 +65,11 @@ pub enum Request {
         /// Whose.
         job: JobId,
     },
+    /// Send a job's directory of work, as pieces after a line with its bytes.
+    Fetch {
+        /// Whose.
+        job: JobId,
+    },
     /// What jobs have that this side lacks.
     Sync {
         /// The jobs.

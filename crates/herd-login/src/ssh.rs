@@ -92,16 +92,13 @@ impl Ssh {
         for text in OPTIONS {
             option(text);
         }
-        match self.control.as_ref().and_then(|path| path.to_str()) {
-            Some(path) => {
-                option("ControlMaster=auto");
-                option(&format!("ControlPath={path}"));
-                option(&format!("ControlPersist={PERSIST}"));
-            }
-            None => {
-                option("ControlMaster=no");
-                option("ControlPath=none");
-            }
+        if let Some(path) = self.control.as_ref().and_then(|path| path.to_str()) {
+            option("ControlMaster=auto");
+            option(&format!("ControlPath={path}"));
+            option(&format!("ControlPersist={PERSIST}"));
+        } else {
+            option("ControlMaster=no");
+            option("ControlPath=none");
         }
         arguments.push(if terminal { "-tt" } else { "-T" }.into());
         arguments.push("--".into());
@@ -141,7 +138,8 @@ fn make_private(directory: &Path) -> io::Result<()> {
     }
     let found = std::fs::symlink_metadata(directory)?;
     let own = found.uid() == nix::unistd::geteuid().as_raw();
-    if found.is_dir() && own && found.mode() & 0o077 == 0 {
+    let others = found.mode() & 0o077;
+    if found.is_dir() && own && others == 0 {
         Ok(())
     } else {
         Err(io::Error::from(io::ErrorKind::PermissionDenied))

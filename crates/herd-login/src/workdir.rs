@@ -21,6 +21,8 @@ const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
 pub const MOST_BYTES: u64 = 1 << 30;
 /// Most files that are copied.
 pub const MOST_FILES: usize = 100_000;
+/// How long what comes may pause.
+const PAUSE: std::time::Duration = std::time::Duration::from_mins(1);
 /// Bytes of one piece.
 const PIECE: usize = 256 * 1024;
 
@@ -50,23 +52,36 @@ pub enum TreeError {
 }
 
 impl Tree {
-    /// Looks at a directory.
+    /// Looks at a directory that is to go along with a job.
     pub fn survey(root: &Path) -> Result<Self, TreeError> {
-        let mut tree = Self {
-            root: root.to_owned(),
-            ..Self::default()
-        };
-        let walk = WalkBuilder::new(root)
-            .standard_filters(false)
+        let mut walk = WalkBuilder::new(root);
+        walk.standard_filters(false)
             .add_custom_ignore_filename(IGNORE)
-            .follow_links(false)
             .filter_entry(|entry| {
                 !VERSION_CONTROL
                     .iter()
                     .any(|name| entry.file_name() == *name)
-            })
-            .build();
-        for entry in walk {
+            });
+        Self::walk(root, &walk, (MOST_BYTES, MOST_FILES))
+    }
+
+    /// Looks at all of a directory that comes back from a job.
+    pub fn all(root: &Path) -> Result<Self, TreeError> {
+        let mut walk = WalkBuilder::new(root);
+        walk.standard_filters(false);
+        Self::walk(root, &walk, (u64::MAX, usize::MAX))
+    }
+
+    fn walk(
+        root: &Path,
+        walk: &WalkBuilder,
+        (most_bytes, most_files): (u64, usize),
+    ) -> Result<Self, TreeError> {
+        let mut tree = Self {
+            root: root.to_owned(),
+            ..Self::default()
+        };
+        for entry in walk.build() {
             let entry = entry?;
             let Some(path) = entry
                 .path()
@@ -85,10 +100,10 @@ impl Tree {
                 tree.bytes = tree.bytes.saturating_add(entry.metadata()?.len());
             }
             tree.paths.push(path.to_owned());
-            if tree.bytes > MOST_BYTES {
+            if tree.bytes > most_bytes {
                 return Err(TreeError::TooLarge { what: "1 GiB" });
             }
-            if tree.paths.len() > MOST_FILES {
+            if tree.paths.len() > most_files {
                 return Err(TreeError::TooLarge {
                     what: "100,000 files",
                 });
@@ -105,17 +120,22 @@ impl Tree {
     /// Sends all of it.
     pub fn send(&self, channel: &mut Channel) -> Result<(), LoginError> {
         let mut failed = None;
-        let pieces = Pieces {
-            channel,
-            failed: &mut failed,
-        };
-        let written = self.write(BufWriter::with_capacity(PIECE, pieces));
+        let written = self.write_pieces(|bytes| {
+            channel.write(bytes).map_err(|error| {
+                failed = Some(error);
+                io::Error::from(io::ErrorKind::BrokenPipe)
+            })
+        });
         if let Some(error) = failed {
             return Err(error);
         }
-        written
-            .map_err(|source| LoginError::here(format!("copy {}", self.root.display()), source))?;
-        channel.write(&0_u32.to_le_bytes())
+        written.map_err(|source| LoginError::here(format!("copy {}", self.root.display()), source))
+    }
+
+    /// Writes all of it, in pieces.
+    pub fn write_pieces(&self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        self.write(BufWriter::with_capacity(PIECE, Pieces(&mut put)))?;
+        put(&0_u32.to_le_bytes())
     }
 
     fn write(&self, out: impl Write) -> io::Result<()> {
@@ -151,30 +171,52 @@ impl Tree {
     }
 }
 
-struct Pieces<'a> {
-    channel: &'a mut Channel,
-    failed: &'a mut Option<LoginError>,
-}
+struct Pieces<'a, F>(&'a mut F);
 
-impl Write for Pieces<'_> {
+impl<F: FnMut(&[u8]) -> io::Result<()>> Write for Pieces<'_, F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let part = bytes.get(..bytes.len().min(PIECE)).unwrap_or_default();
         let length = u32::try_from(part.len()).unwrap_or(0).to_le_bytes();
-        let sent = self
-            .channel
-            .write(&length)
-            .and_then(|()| self.channel.write(part));
-        match sent {
-            Ok(()) => Ok(part.len()),
-            Err(error) => {
-                *self.failed = Some(error);
-                Err(io::Error::from(io::ErrorKind::BrokenPipe))
-            }
-        }
+        (self.0)(&length)?;
+        (self.0)(part)?;
+        Ok(part.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// What comes over a call, as a stream.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    channel: &'a mut Channel,
+    left: Vec<u8>,
+}
+
+impl<'a> Incoming<'a> {
+    /// From here on.
+    pub fn new(channel: &'a mut Channel) -> Self {
+        Self {
+            channel,
+            left: Vec::new(),
+        }
+    }
+}
+
+impl Read for Incoming<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left.is_empty() {
+            self.left = self
+                .channel
+                .some(Some(PAUSE))
+                .map_err(|error| io::Error::other(error.to_string()))?;
+        }
+        let read = buffer.len().min(self.left.len());
+        for (to, from) in buffer.iter_mut().zip(self.left.drain(..read)) {
+            *to = from;
+        }
+        Ok(read)
     }
 }
 
@@ -254,14 +296,12 @@ mod tests {
     use super::*;
 
     fn framed(tree: &Tree) -> Vec<u8> {
-        let mut archive = Vec::new();
-        tree.write(&mut archive).unwrap();
         let mut bytes = Vec::new();
-        for part in archive.chunks(700) {
-            bytes.extend_from_slice(&u32::try_from(part.len()).unwrap().to_le_bytes());
+        let put = |part: &[u8]| {
             bytes.extend_from_slice(part);
-        }
-        bytes.extend_from_slice(&[0; 4]);
+            Ok(())
+        };
+        tree.write_pieces(put).unwrap();
         bytes
     }
 
@@ -315,6 +355,7 @@ mod tests {
         let from = dir.path().join("from");
         std::fs::create_dir(&from).unwrap();
         std::fs::write(from.join("a"), "a".repeat(5000)).unwrap();
+        assert_eq!(Tree::all(&from).unwrap().bytes, 5000);
         let bytes = framed(&Tree::survey(&from).unwrap());
         let to = dir.path().join("to");
         assert!(receive(&bytes[..3000], &to).is_err());

@@ -2,6 +2,7 @@
 //! A connection that breaks is made again, with growing pauses, and goes on where it was.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use herd_core::JobId;
@@ -9,12 +10,13 @@ use herd_core::text::error_line;
 use herd_jobdir::JobDir;
 use herd_login::mirror::{self, Record};
 use herd_login::program::HELLO_BOUND;
-use herd_login::protocol::{Held, Request, send};
-use herd_login::{LoginError, Target};
+use herd_login::protocol::{Held, Reply, Request, ask, send};
+use herd_login::workdir::{self, Incoming};
+use herd_login::{Channel, LoginError, Target};
 
 use super::look::{set_followed, take, take_part};
 use super::submit::wait;
-use super::{Login, failed, target_of};
+use super::{ANSWER_BOUND, Login, failed, refused, target_of};
 use crate::error::ExpectedError;
 use crate::jobs::Job;
 
@@ -63,6 +65,21 @@ pub(crate) fn fetch_log(job: &Job, record: &Record) -> Result<(), ExpectedError>
         take(&mut channel, &[&job.dir])
     };
     fetched().map_err(|error| failed(what(), error))
+}
+
+/// Copies a job's directory of work to a new directory here; its bytes.
+pub(crate) fn get(dir: &JobDir, record: &Record, to: &Path) -> Result<u64, ExpectedError> {
+    let what = || format!("copy the job's files from {}", record.target.host);
+    let asked = || -> Result<(Channel, Reply<u64>), LoginError> {
+        let (mut channel, _) = Login::of(record)?.start(HELLO_BOUND)?;
+        let reply = ask(&mut channel, &Request::Fetch { job: dir.id() }, ANSWER_BOUND)?;
+        Ok((channel, reply))
+    };
+    let (mut channel, reply) = asked().map_err(|error| failed(what(), error))?;
+    let bytes = reply.map_err(|refusal| refused(what(), refusal))?;
+    workdir::receive(Incoming::new(&mut channel), to)
+        .map_err(|error| ExpectedError::failed(what(), error))?;
+    Ok(bytes)
 }
 
 fn keep_up(target: &Target, dirs: &[JobDir], log: bool) {

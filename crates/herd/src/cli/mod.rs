@@ -123,6 +123,8 @@ pub(crate) enum Command {
     Why(query::WhyArgs),
     /// Run a command inside a running job
     Exec(query::ExecArgs),
+    /// Copy here what a job has left on a cluster that is reached over ssh
+    Get(query::GetArgs),
     /// Show what would be submitted; nothing is sent
     Render(Box<job::RenderArgs>),
     /// Check this machine, or a backend, and say what to change

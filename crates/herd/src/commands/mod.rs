@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 mod events;
 mod exec;
 mod gc;
+mod get;
 mod hidden;
 mod interrupt;
 mod login_node;
@@ -58,6 +59,7 @@ fn run(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Requeue(args) => queue::requeue(&args, home, printer),
         Command::Why(args) => why::run(&args, home, printer),
         Command::Exec(args) => exec::run(&args, home, printer),
+        Command::Get(args) => get::run(&args, home, printer),
         Command::Render(args) => render::run(&args, home, printer),
         Command::Doctor(args) => doctor::run(&args, home, printer),
         Command::Gc(args) => gc::run(&args, home, printer),

@@ -1,10 +1,15 @@
 //! From the laptop everything works as it does locally.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use herd_core::JobId;
+use herd_core::spec::Command::Argv;
+use herd_core::spec::JobSpec;
+use herd_login::protocol::{Job, Reply, Request, Secrets, Submitted};
 use herd_testing::process::arguments_and_environment;
 use herd_testing::{signal, within};
 
@@ -16,7 +21,7 @@ fn a_first_job_works_in_a_copy_of_its_directory_and_its_code_comes_back() {
     fs::write(laptop.path("work/data.txt"), "from the laptop\n").unwrap();
     fs::write(laptop.path("work/.herdignore"), "*.big\n").unwrap();
     fs::write(laptop.path("work/x.big"), "no").unwrap();
-    let script = "cat data.txt; ls; hostname; exit 7";
+    let script = "cat data.txt; ls; hostname; mkdir out; echo result > out/x.big; exit 7";
     let answer = laptop.ask(&["run", "-b", "far", "--", "sh", "-c", script]);
     assert_eq!(answer.code, 7, "{answer:?}");
     let lines: Vec<&str> = answer.out.lines().collect();
@@ -29,6 +34,11 @@ fn a_first_job_works_in_a_copy_of_its_directory_and_its_code_comes_back() {
         (&"FAILED".into(), &7.into())
     );
     assert_eq!(row["backend"], "far");
+    let got = laptop.ask(&["get", "last", "back"]);
+    assert_eq!(got.code, 0, "{got:?}");
+    assert_eq!(fs::read(laptop.path("work/back/out/x.big")).unwrap(), b"result\n");
+    assert_eq!(laptop.ask(&["get", "last", "back"]).code, 2);
+    fs::remove_dir_all(laptop.path("work/back")).unwrap();
     // Two nodes, and once more without copying the programs.
     let answer = laptop.ask(&["run", "-b", "far", "-N", "2", "--", "hostname"]);
     assert_eq!(
@@ -211,6 +221,60 @@ fn i12_a_secret_is_on_no_command_line_and_in_no_file_that_others_read() {
     assert_eq!(found, 1, "only the job's own file on the cluster holds it");
     assert_eq!(laptop.ask(&["exec", "quiet", "--", "touch", "go"]).code, 0);
     assert_eq!(run.end().code, 0);
+}
+
+#[test]
+fn i2_a_submission_that_is_sent_again_is_the_same_job() {
+    let laptop = Laptop::new();
+    let id = JobId::generate();
+    let ask = |id: JobId| -> Reply<Submitted> {
+        let request = Request::Submit {
+            job: Job {
+                id,
+                backend: "far".to_owned(),
+                cluster: None,
+                node_dir: None,
+                spec: JobSpec {
+                    run: Some(Argv(vec!["true".to_owned()])),
+                    workdir: Some("/".to_owned()),
+                    ..JobSpec::default()
+                },
+                file_name: None,
+                env: BTreeMap::new(),
+            },
+            secrets: Secrets::default(),
+            job_yaml: "run: 'true'\n".to_owned(),
+        };
+        let bytes = serde_json::to_vec(&request).unwrap();
+        let mut asked = laptop
+            .cluster
+            .lab
+            .command(env!("CARGO_BIN_EXE_herd"))
+            .args(["login-node", "mark"])
+            .env("HERD_HOME", laptop.path("there"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = asked.stdin.take().unwrap();
+        input.write_all(format!("{}\n", bytes.len()).as_bytes()).unwrap();
+        input.write_all(&bytes).unwrap();
+        drop(input);
+        let output = asked.wait_with_output().unwrap();
+        let answer = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str(answer.lines().last().unwrap()).unwrap()
+    };
+    let first = ask(id).unwrap().number;
+    // Two at once, and one that finds what a process left that died before it had Slurm's answer.
+    let together = std::thread::scope(|scope| {
+        let both = [scope.spawn(|| ask(id)), scope.spawn(|| ask(id))];
+        both.map(|one| one.join().unwrap().unwrap().number)
+    });
+    assert_eq!(together, [first, first]);
+    let record = laptop.path("there/jobs").join(id.to_string()).join("slurm.json");
+    fs::remove_file(record).unwrap();
+    assert_eq!(ask(id).unwrap().number, first);
+    assert!(ask(JobId::generate()).unwrap().number > first);
 }
 
 #[test]

@@ -11,13 +11,15 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use herd_core::JobId;
 use herd_jobdir::Home;
 use herd_login::protocol::{Hello, PROTOCOL, Refusal, Reply, Request, read_request};
+use herd_login::workdir::Tree;
 use herd_login::{program, workdir};
 use serde::Serialize;
 
 use super::Outcome;
-use super::doctor::cluster;
+use super::doctor::{Finding, cluster};
 use crate::cli::machine::RawArgs;
 use crate::config::SlurmBackend;
 use crate::error::ExpectedError;
@@ -94,6 +96,7 @@ fn answer(home: &Home, request: Request, input: &mut File) -> io::Result<()> {
             }
             Ok(())
         }
+        Request::Fetch { job } => fetch(home, job),
         Request::Sync { jobs, log, follow } => sync::run(home, jobs, log, follow),
         Request::Herd { args } => Err(become_herd(home, &args)),
         Request::Doctor {
@@ -106,12 +109,23 @@ fn answer(home: &Home, request: Request, input: &mut File) -> io::Result<()> {
                 qos,
                 ..SlurmBackend::default()
             };
-            say(&Reply::Ok(cluster::of(&backend, Some(home.path()))))
+            say(&Reply::<Vec<Finding>>::Ok(cluster::of(&backend, Some(home.path()))))
         }
     }
 }
 
-fn say<T: Serialize>(reply: &Reply<T>) -> io::Result<()> {
+fn fetch(home: &Home, job: JobId) -> io::Result<()> {
+    let place = home.path().join("workdirs").join(job.to_string());
+    let found = Tree::all(&place).map_err(|error| refused(&format!("{}: {error}", place.display())));
+    say(&found.as_ref().map(|tree| tree.bytes))?;
+    let mut out = io::stdout();
+    if let Ok(tree) = found {
+        tree.write_pieces(|bytes| out.write_all(bytes))?;
+    }
+    out.flush()
+}
+
+fn say<T: Serialize, E: Serialize>(reply: &Result<T, E>) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     let mut out = io::stdout();
