@@ -48,9 +48,9 @@ pub(crate) fn start(target: &Target, hash: &str, nonce: &str) -> String {
     let program = match &target.program {
         Some(program) => format!("p={}; ", path(program)),
         // Its time says when it was used last.
-        None => format!(
-            "p=$h/programs/{hash}/herd; touch -c \"$h/programs/{hash}\" 2>/dev/null || :; "
-        ),
+        None => {
+            format!("p=$h/programs/{hash}/herd; touch -c \"$h/programs/{hash}\" 2>/dev/null || :; ")
+        }
     };
     format!(
         "{}{program}{SLURM_PATH}if [ -x \"$p\" ]; then exec \"$p\" --home \"$h\" login-node {nonce}; fi; \

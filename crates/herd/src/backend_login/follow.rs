@@ -72,7 +72,11 @@ pub(crate) fn get(dir: &JobDir, record: &Record, to: &Path) -> Result<u64, Expec
     let what = || format!("copy the job's files from {}", record.target.host);
     let asked = || -> Result<(Channel, Reply<u64>), LoginError> {
         let (mut channel, _) = Login::of(record)?.start(HELLO_BOUND)?;
-        let reply = ask(&mut channel, &Request::Fetch { job: dir.id() }, ANSWER_BOUND)?;
+        let reply = ask(
+            &mut channel,
+            &Request::Fetch { job: dir.id() },
+            ANSWER_BOUND,
+        )?;
         Ok((channel, reply))
     };
     let (mut channel, reply) = asked().map_err(|error| failed(what(), error))?;

@@ -36,7 +36,10 @@ fn a_first_job_works_in_a_copy_of_its_directory_and_its_code_comes_back() {
     assert_eq!(row["backend"], "far");
     let got = laptop.ask(&["get", "last", "back"]);
     assert_eq!(got.code, 0, "{got:?}");
-    assert_eq!(fs::read(laptop.path("work/back/out/x.big")).unwrap(), b"result\n");
+    assert_eq!(
+        fs::read(laptop.path("work/back/out/x.big")).unwrap(),
+        b"result\n"
+    );
     assert_eq!(laptop.ask(&["get", "last", "back"]).code, 2);
     fs::remove_dir_all(laptop.path("work/back")).unwrap();
     // Two nodes, and once more without copying the programs.
@@ -63,12 +66,13 @@ fn output_comes_while_the_job_runs_and_exec_goes_into_it() {
         .herd(&["exec", "slow", "--", "sh", "-c", "cat > go; cat go; exit 9"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     exec.stdin.take().unwrap().write_all(b"passed on").unwrap();
     let output = exec.wait_with_output().unwrap();
-    assert_eq!(output.stdout, b"passed on");
-    assert_eq!(output.status.code(), Some(9));
+    assert_eq!(output.stdout, b"passed on", "{output:?}");
+    assert_eq!(output.status.code(), Some(9), "{output:?}");
     let answer = run.end();
     assert_eq!(
         (answer.code, answer.out.as_str()),
@@ -257,7 +261,9 @@ fn i2_a_submission_that_is_sent_again_is_the_same_job() {
             .spawn()
             .unwrap();
         let mut input = asked.stdin.take().unwrap();
-        input.write_all(format!("{}\n", bytes.len()).as_bytes()).unwrap();
+        input
+            .write_all(format!("{}\n", bytes.len()).as_bytes())
+            .unwrap();
         input.write_all(&bytes).unwrap();
         drop(input);
         let output = asked.wait_with_output().unwrap();
@@ -271,7 +277,10 @@ fn i2_a_submission_that_is_sent_again_is_the_same_job() {
         both.map(|one| one.join().unwrap().unwrap().number)
     });
     assert_eq!(together, [first, first]);
-    let record = laptop.path("there/jobs").join(id.to_string()).join("slurm.json");
+    let record = laptop
+        .path("there/jobs")
+        .join(id.to_string())
+        .join("slurm.json");
     fs::remove_file(record).unwrap();
     assert_eq!(ask(id).unwrap().number, first);
     assert!(ask(JobId::generate()).unwrap().number > first);

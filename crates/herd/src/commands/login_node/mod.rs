@@ -109,14 +109,18 @@ fn answer(home: &Home, request: Request, input: &mut File) -> io::Result<()> {
                 qos,
                 ..SlurmBackend::default()
             };
-            say(&Reply::<Vec<Finding>>::Ok(cluster::of(&backend, Some(home.path()))))
+            say(&Reply::<Vec<Finding>>::Ok(cluster::of(
+                &backend,
+                Some(home.path()),
+            )))
         }
     }
 }
 
 fn fetch(home: &Home, job: JobId) -> io::Result<()> {
     let place = home.path().join("workdirs").join(job.to_string());
-    let found = Tree::all(&place).map_err(|error| refused(&format!("{}: {error}", place.display())));
+    let found =
+        Tree::all(&place).map_err(|error| refused(&format!("{}: {error}", place.display())));
     say(&found.as_ref().map(|tree| tree.bytes))?;
     let mut out = io::stdout();
     if let Ok(tree) = found {
