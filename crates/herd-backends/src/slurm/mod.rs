@@ -11,7 +11,7 @@ pub mod entry;
 pub mod evidence;
 mod listen;
 pub mod observe;
-mod parts;
+pub mod parts;
 pub mod record;
 mod scontrol;
 pub mod staging;

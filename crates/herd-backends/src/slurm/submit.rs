@@ -235,7 +235,7 @@ pub(super) async fn send(
 }
 
 /// The job of that name, which no other has, in the queue or among those that ended just now.
-async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
+pub(super) async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
     let found = |job: u32| Submitted { job, cluster: None };
     if let Ok(text) = cluster.text(squeue::find_call(user, name)).await {
         if let Some(row) = squeue::parse(&text).iter().min_by_key(|row| row.raw) {

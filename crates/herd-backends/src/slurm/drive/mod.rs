@@ -221,7 +221,8 @@ async fn attempt(
 ) -> Result<AttemptEnd, DriveError> {
     let (job, own) = (work.job, &work.own);
     let (key, key_text) = read_key(job)?;
-    let listen = listen::address(allocation, options.staged.is_some())
+    // Whoever cancels a job or runs a command inside it comes from a login node.
+    let listen = listen::address(allocation, true)
         .await
         .map_err(|source| DriveError::Address {
             node: allocation.own_node.clone(),
