@@ -1,5 +1,6 @@
 //! Memory of herd's processes while a rank sleeps, from `/proc`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
@@ -42,9 +43,8 @@ pub(crate) fn measure(herd: &Path, runs: usize) -> Result<Vec<Row>> {
     Ok(vec![executor, command, peer])
 }
 
-/// Starts the job with a launcher, and takes the memory of the launcher and all below it, by the
-/// name of the program.
-fn sample(mut launcher: Command) -> Result<Vec<(String, f64)>> {
+/// Starts the job with a launcher, and takes the memory of the launcher and all below it.
+fn sample(mut launcher: Command) -> Result<Vec<Resident>> {
     let mut child = launcher
         .args(["sh", "-c", JOB])
         .stdin(Stdio::null())
@@ -68,44 +68,80 @@ fn sample(mut launcher: Command) -> Result<Vec<(String, f64)>> {
     found
 }
 
-/// Megabytes of the programs of these names.
-pub(crate) fn sum(found: &[(String, f64)], names: &[&str]) -> Result<f64> {
-    let of_name: Vec<f64> = found
-        .iter()
-        .filter(|(name, _)| names.contains(&name.as_str()))
-        .map(|&(_, megabytes)| megabytes)
-        .collect();
-    ensure!(!of_name.is_empty(), "no process of {}", names.join(", "));
-    Ok(of_name.iter().sum())
+/// What one process has in memory, KiB.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    /// Name of its program.
+    program: String,
+    /// What no other process has.
+    anonymous: u32,
+    /// Pages of files, by file and place in it: processes that have the same place share its pages.
+    of_files: BTreeMap<String, u32>,
 }
 
-/// Program and resident memory of a process and of all below it.
-pub(crate) fn memory_below(ancestor: u32) -> Result<Vec<(String, f64)>> {
-    let mut found = Vec::new();
-    for pid in descendants(ancestor)? {
+/// Megabytes of the programs of these names. Pages of a file that several of them have are in memory
+/// once, and counted once.
+pub(crate) fn sum(found: &[Resident], names: &[&str]) -> Result<f64> {
+    let mut kibibytes = 0;
+    let mut of_files = BTreeMap::new();
+    let mut any = false;
+    for process in found {
+        if names.contains(&process.program.as_str()) {
+            any = true;
+            kibibytes += process.anonymous;
+            for (place, &size) in &process.of_files {
+                let most = of_files.entry(place).or_insert(0);
+                *most = size.max(*most);
+            }
+        }
+    }
+    ensure!(any, "no process of {}", names.join(", "));
+    kibibytes += of_files.values().sum::<u32>();
+    Ok(f64::from(kibibytes) * 1024.0 / 1e6)
+}
+
+/// Memory of a process and of all below it.
+pub(crate) fn memory_below(ancestor: u32) -> Result<Vec<Resident>> {
+    let of = |pid: u32| -> Result<Resident> {
         let program = fs::read_link(format!("/proc/{pid}/exe"))
             .with_context(|| format!("read the program of process {pid}"))?;
         let name = program.file_name().unwrap_or_default();
-        found.push((
-            name.to_string_lossy().into_owned(),
-            megabytes(pid, "VmRSS:")?,
-        ));
-    }
-    Ok(found)
+        let path = format!("/proc/{pid}/smaps");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let (anonymous, of_files) = resident_in(&text);
+        Ok(Resident {
+            program: name.to_string_lossy().into_owned(),
+            anonymous,
+            of_files,
+        })
+    };
+    descendants(ancestor)?.into_iter().map(of).collect()
 }
 
-/// Megabytes of a field of `/proc/PID/status`.
-pub(crate) fn megabytes(pid: u32, field: &str) -> Result<f64> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let kibibytes: u32 = status
-        .lines()
-        .find_map(|line| line.strip_prefix(field))
-        .and_then(|rest| rest.split_whitespace().next())
-        .with_context(|| format!("{path} has no {field}"))?
-        .parse()
-        .with_context(|| format!("number after {field} in {path}"))?;
-    Ok(f64::from(kibibytes) * 1024.0 / 1e6)
+/// Anonymous pages and pages of files in `/proc/PID/smaps`, KiB: for each mapping a line with its
+/// addresses, permissions, offset, device, inode and path, then lines of `Field: number kB`.
+fn resident_in(smaps: &str) -> (u32, BTreeMap<String, u32>) {
+    let mut anonymous = 0;
+    let mut of_files = BTreeMap::<String, u32>::new();
+    let mut place = String::new();
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let number = || words.clone().next().and_then(|word| word.parse().ok());
+        match first {
+            "Rss:" => *of_files.entry(place.clone()).or_default() += number().unwrap_or(0),
+            "Anonymous:" => {
+                let own: u32 = number().unwrap_or(0);
+                anonymous += own;
+                let all = of_files.entry(place.clone()).or_default();
+                *all = all.saturating_sub(own);
+            }
+            _ if first.ends_with(':') => {}
+            // Without what differs between processes: the addresses.
+            _ => place = words.collect::<Vec<_>>().join(" "),
+        }
+    }
+    (anonymous, of_files)
 }
 
 /// A process and all below it, found by their parents.
@@ -150,6 +186,29 @@ pub(crate) fn parent_in(stat: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_a_file_that_two_processes_have_count_once() {
+        let process = |addresses: &str, own: u32| {
+            let smaps = format!(
+                "{addresses} r-xp 00001000 08:01 77    /usr/bin/herd\nSize:  900 kB\nRss:  500 kB\nAnonymous:  0 kB\n\
+                 {addresses} rw-p 00000000 00:00 0    [heap]\nRss:  {own} kB\nAnonymous:  {own} kB\nVmFlags: rd wr\n"
+            );
+            let (anonymous, of_files) = resident_in(&smaps);
+            Resident {
+                program: "herd".to_owned(),
+                anonymous,
+                of_files,
+            }
+        };
+        let found = [process("55a0-55b0", 100), process("7fa0-7fb0", 30)];
+        let megabytes = sum(&found, &["herd"]).unwrap();
+        assert!(
+            (megabytes - 630.0 * 1024.0 / 1e6).abs() < 1e-9,
+            "{megabytes}"
+        );
+        assert!(sum(&found, &["mpirun"]).is_err());
+    }
 
     #[test]
     fn parent_is_found_behind_any_name() {

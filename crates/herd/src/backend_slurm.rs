@@ -3,12 +3,18 @@
 //! It translates between the command line's types and the backend's; it decides nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
 use herd_backends::slurm::evidence::{self, Evidence};
 use herd_backends::slurm::observe::{self, View};
 use herd_backends::slurm::record::Record;
+use herd_backends::slurm::staging::here;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
 use herd_backends::slurm::{CommandError, cancel};
 use herd_core::JobId;
@@ -16,10 +22,12 @@ use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::SlurmOptions;
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
+use herd_link::Key;
 use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::job::Id;
 use herd_slurm::script::Dependency;
+use herd_slurm::staging;
 
 use crate::backend_local::runtime;
 use crate::backends::{Place, SlurmPlace};
@@ -47,8 +55,13 @@ pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
 pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
-    let plan = input.plan(JobId::generate())?;
+    let mut plan = input.plan(JobId::generate())?;
     let place = place(input)?;
+    let staged = staged(input, place)?;
+    let workdir = staged.as_ref().and_then(|staged| staged.workdir.clone());
+    if let Some(staged) = &staged {
+        plan.workdir = staged.there_workdir();
+    }
     let yaml = input.job_yaml();
     let after = dependencies(home, &plan)?;
     let options = input.spec.slurm.clone().unwrap_or_default();
@@ -63,6 +76,8 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         after: &after,
         program: &program,
         user: &user,
+        staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
+        workdir: workdir.as_deref(),
     };
     let id = plan.job;
     let submitted = runtime()?.block_on(submit::submit(
@@ -73,7 +88,10 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         &place.facts,
     ));
     match submitted {
-        Ok((_, record)) => Ok((id, record)),
+        Ok((job, record)) => {
+            look_after(&job, &record)?;
+            Ok((id, record))
+        }
         Err(SubmitError::Unsupported(refused)) => Err(refusals(&refused)),
         Err(SubmitError::Refused { refusal, text }) => {
             let fault = Fault {
@@ -90,12 +108,93 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
     }
 }
 
+/// A job on nodes that do not see the directory for jobs.
+struct Staged {
+    /// Its directory on each of them, whose name nobody else can know beforehand.
+    there: String,
+    /// The directory here that is taken along.
+    workdir: Option<PathBuf>,
+}
+
+impl Staged {
+    fn there_workdir(&self) -> String {
+        format!("{}/{}", self.there, staging::WORK)
+    }
+}
+
+/// How a job is staged, where it has to be. A working directory that is asked for goes along; the one that
+/// somebody just happens to be in does not, which may be a whole home.
+fn staged(input: &JobInput, place: &SlurmPlace) -> Result<Option<Staged>, ExpectedError> {
+    let Some(node_dir) = &place.node_dir else {
+        return Ok(None);
+    };
+    let name = Key::generate().map_err(|error| ExpectedError::failed("choose a name", error))?;
+    let name = name.to_hex();
+    let name = name.get(..16).unwrap_or_default();
+    Ok(Some(Staged {
+        there: format!("{}/herd-{name}", node_dir.display()),
+        workdir: input
+            .workdir_given
+            .then(|| input.spec.workdir.clone())
+            .flatten()
+            .map(PathBuf::from),
+    }))
+}
+
+/// Sees to it that a process stages a job that has not ended, where its nodes need it.
+pub(crate) fn look_after(job: &JobDir, record: &Record) -> Result<(), ExpectedError> {
+    if record.staged_to.is_none() || here::is_staged(job) {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| ExpectedError::failed("start what stages the job", error);
+    let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(job.path().join("stage.log"))
+        .map_err(failed)?;
+    // Not waited for: it leaves this session and lives as long as the job.
+    std::process::Command::new(std::env::current_exe().map_err(failed)?)
+        .arg("stage")
+        .arg(home)
+        .arg(job.id().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// `herd stage HOME JOB`: stages a job until it has ended.
+pub(crate) fn stage(args: &[OsString]) -> Result<u8, ExpectedError> {
+    let [home, job] = args else {
+        return Err(ExpectedError::failed(
+            "stage a job",
+            "expected a home and a job id",
+        ));
+    };
+    let _leader = rustix::process::setsid();
+    let home = jobs::open_home(Some(Path::new(home)))?;
+    let id = job.to_string_lossy().parse::<JobId>();
+    let id = id.map_err(|_bad| ExpectedError::failed("stage a job", "that is no id"))?;
+    let dir = home
+        .open(id)
+        .map_err(|error| ExpectedError::failed("open the job", error))?;
+    let tell = |text: &str| drop(writeln!(std::io::stderr(), "{} {text}", text::now_ms()));
+    here::run(&dir, &node_program()?, tell)
+        .map(|()| 0)
+        .map_err(|error| ExpectedError::failed("stage the job", error))
+}
+
 /// The batch script of a job.
 pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<String, ExpectedError> {
     let place = place(input)?;
     let after = dependencies(home, plan)?;
     let none = SlurmOptions::default();
     let program = node_program()?;
+    let staged = staged(input, place)?;
     let submission = Submission {
         job_yaml: b"",
         secrets: &BTreeMap::new(),
@@ -104,6 +203,8 @@ pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<Strin
         after: &after,
         program: &program,
         user: "",
+        staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
+        workdir: None,
     };
     submit::render(home, plan, &submission, &place.facts).map_err(|refused| refusals(&refused))
 }

@@ -2,7 +2,8 @@
 //! to end. Times are those of the system's clock, which is one for all processes; what lies between
 //! two is milliseconds, so a clock that is being set at that moment shows.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -35,10 +36,16 @@ pub(crate) fn run(directory: &Path) -> Result<u8> {
         let path = directory.join(format!("{name}-{rank}"));
         fs::write(&path, time.to_string()).with_context(|| format!("write {}", path.display()))
     };
+    // The file is there before the moment, whose time is written into it, so that making it does not count.
+    let said = if rank == 0 { "died" } else { "asked" };
+    let path = directory.join(format!("{said}-{rank}"));
+    let mut file = File::create(&path).with_context(|| format!("make {}", path.display()))?;
+    let mut say =
+        |time: u64| write!(file, "{time}").with_context(|| format!("write {}", path.display()));
     write("ready", now()?)?;
     if rank == 0 {
         let began = Instant::now();
-        while fs::read_dir(directory)?.count() < size as usize {
+        while fs::read_dir(directory)?.count() < 2 * size as usize {
             ensure!(began.elapsed() < PATIENCE, "not all workers came");
             std::thread::park_timeout(Duration::from_millis(1));
         }
@@ -46,10 +53,10 @@ pub(crate) fn run(directory: &Path) -> Result<u8> {
         while quiet.elapsed() < QUIET {
             std::thread::park_timeout(QUIET);
         }
-        write("died", now()?)?;
+        say(now()?)?;
         return Ok(1);
     }
     term.wait().context("wait for SIGTERM")?;
-    write("asked", now()?)?;
+    say(now()?)?;
     Ok(1)
 }

@@ -61,6 +61,7 @@ pub(crate) fn poll(file: &Path) -> Result<String> {
                 job: number.parse()?,
                 cluster: None,
                 submitted_ms: 0,
+                staged_to: None,
             })
         })
         .collect::<Result<_>>()?;

@@ -12,6 +12,8 @@ use thiserror::Error;
 
 use super::allocation::{Allocation, AllocationError};
 use super::drive::{self, DriveError, DriveOptions, Driven};
+use super::record::Site;
+use super::staging::NodeSide;
 
 /// First argument of a driver that is for Slurm.
 pub const FLAG: &str = "--slurm";
@@ -59,12 +61,14 @@ fn run(args: &[OsString]) -> Result<u8, EntryError> {
     let allocation = Allocation::from_environment(&|name| std::env::var_os(name))?;
     let home = Home::at(Path::new(home)).map_err(EntryError::Job)?;
     let job = home.open(id).map_err(EntryError::Job)?;
+    let site = Site::read(&job).map_err(EntryError::Job)?;
     let program = std::env::current_exe().map_err(EntryError::Program)?;
     let options = DriveOptions {
         executor: vec![
             program.to_string_lossy().into_owned(),
             "executor".to_owned(),
         ],
+        staged: site.staged.then(|| NodeSide::of(&home)),
         warn: |text| say(&format!("herd: warning: {text}\n")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

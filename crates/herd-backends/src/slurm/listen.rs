@@ -16,10 +16,12 @@ const LOOK_UP: Duration = Duration::from_secs(5);
 ///
 /// It is the one that the node's own name stands for, since sites make node names known in the network
 /// that jobs use. Where the name is unknown or stands for loopback, it is the one from which slurmctld is
-/// reached. A job on one node needs no network.
-pub(super) async fn address(allocation: &Allocation) -> io::Result<SocketAddr> {
-    if allocation.nodes.len() == 1 {
-        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
+/// reached. A job on one node needs no network, but for clients that are elsewhere.
+pub(super) async fn address(allocation: &Allocation, clients: bool) -> io::Result<SocketAddr> {
+    let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let alone = allocation.nodes.len() == 1;
+    if alone && !clients {
+        return Ok(loopback);
     }
     for found in look_up(format!("{}:0", allocation.own_node)).await {
         if !found.ip().is_loopback() && is_ours(found.ip()) {
@@ -34,6 +36,9 @@ pub(super) async fn address(allocation: &Allocation) -> io::Result<SocketAddr> {
                 return Ok(SocketAddr::new(own, 0));
             }
         }
+    }
+    if alone {
+        return Ok(loopback);
     }
     Err(io::Error::other(format!(
         "the name {} stands for no address of this node, and there is no way to slurmctld",
@@ -91,12 +96,14 @@ mod tests {
 
     #[tokio::test]
     async fn one_node_needs_no_network_and_several_need_one() {
-        let one = address(&allocation(&["a"], None)).await.unwrap();
+        let one = address(&allocation(&["a"], None), true).await.unwrap();
         assert!(one.ip().is_loopback());
-        let error = address(&allocation(&["a", "b"], None)).await.unwrap_err();
+        let error = address(&allocation(&["a", "b"], None), false)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("no-such-host.invalid"));
         // Loopback leads to no other node.
         let nowhere = allocation(&["a", "b"], Some("127.0.0.1:6817"));
-        assert!(address(&nowhere).await.is_err());
+        assert!(address(&nowhere, true).await.is_err());
     }
 }

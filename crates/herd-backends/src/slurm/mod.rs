@@ -12,6 +12,7 @@ mod listen;
 pub mod observe;
 pub mod record;
 mod scontrol;
+pub mod staging;
 mod step;
 pub mod submit;
 

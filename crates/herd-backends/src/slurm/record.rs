@@ -19,6 +19,9 @@ pub struct Record {
     pub cluster: Option<String>,
     /// When it was handed over, milliseconds since the Unix epoch.
     pub submitted_ms: u64,
+    /// The job's directory on its nodes, where they share none with this side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged_to: Option<String>,
 }
 
 impl Record {
@@ -59,6 +62,9 @@ pub struct Site {
     /// Whether the site binds tasks to CPUs.
     #[serde(default)]
     pub binds_cpus: bool,
+    /// Whether nodes share no directory with the submitting side.
+    #[serde(default)]
+    pub staged: bool,
     /// MPI plug-ins of `srun`, for MPI jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mpi: Vec<String>,

@@ -2,7 +2,7 @@
 //! `sbatch` may have done without an answer is looked for before anybody sends it again (I2).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{JobType, SlurmOptions};
@@ -11,13 +11,14 @@ use herd_runtime::clock::Clock;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::sbatch::{self, Refusal, Submitted};
 use herd_slurm::script::{Dependency, Request, job_name, script};
-use herd_slurm::{sacct, squeue};
+use herd_slurm::{sacct, squeue, staging};
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::entry::FLAG;
 use super::record::{Record, Site};
+use super::staging::bundle::{self, BundleError};
 use crate::local::{self, SubmitError as WriteError};
 
 /// How far back a job is looked for whose submission was not answered, seconds.
@@ -40,6 +41,10 @@ pub struct Submission<'a> {
     pub program: &'a Path,
     /// Name of the user whose jobs these are.
     pub user: &'a str,
+    /// The job's directory on its nodes, where they share none with this side.
+    pub staged_to: Option<&'a str>,
+    /// The workdir that is taken along there.
+    pub workdir: Option<&'a Path>,
 }
 
 /// Why Slurm has not got the job.
@@ -54,6 +59,15 @@ pub enum SubmitError {
     /// The job directory failed.
     #[error("could not keep the job's records")]
     Records(#[from] JobDirError),
+    /// The workdir cannot be taken along.
+    #[error("the nodes do not see {}, and it cannot be taken along", workdir.display())]
+    Workdir {
+        /// Which.
+        workdir: PathBuf,
+        /// Why.
+        #[source]
+        source: BundleError,
+    },
     /// `sbatch` said no.
     #[error("sbatch refused the job: {text}")]
     Refused {
@@ -83,12 +97,16 @@ pub fn render(
     facts: &ClusterFacts,
 ) -> Result<String, Vec<Unsupported>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let directory = text(&home.jobs_dir().join(plan.job.to_string()));
+    let (program, root) = match submission.staged_to {
+        None => (text(submission.program), text(home.path())),
+        Some(there) => (format!("{there}/{}", staging::PROGRAM), there.to_owned()),
+    };
+    let directory = format!("{root}/jobs/{}", plan.job);
     let exec = [
-        text(submission.program),
+        program,
         "driver".to_owned(),
         FLAG.to_owned(),
-        text(home.path()),
+        root,
         plan.job.to_string(),
     ];
     let request = Request {
@@ -98,6 +116,7 @@ pub fn render(
         directory: &directory,
         exclude: &[],
         after: submission.after,
+        staged_to: submission.staged_to,
     };
     script(&request, facts, None, &exec)
 }
@@ -114,10 +133,21 @@ pub async fn submit(
     let name = job_name(&plan, 0);
     let clock = Clock::start();
     let mut site = site(&plan, submission.options, facts);
+    site.staged = submission.staged_to.is_some();
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
+    let workdir = submission.workdir.map(Path::to_owned);
     let job = local::submit(home, submission.job_yaml, plan, submission.secrets)?.dir;
+    if let Some(workdir) = workdir
+        && let Err(error) = bundle::pack(&workdir, job.path())
+    {
+        job.discard()?;
+        return Err(SubmitError::Workdir {
+            workdir,
+            source: error,
+        });
+    }
     job.write_script(&script)?;
     site.write(&job)?;
     let submitted = match send(cluster, script, &name, submission.user).await {
@@ -132,6 +162,7 @@ pub async fn submit(
         job: submitted.job,
         cluster: submitted.cluster,
         submitted_ms: clock.now_ms(),
+        staged_to: submission.staged_to.map(str::to_owned),
     };
     record.write(&job)?;
     Ok((job, record))
@@ -144,6 +175,7 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
     Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
+        staged: false,
         mpi: Vec::new(),
     }
 }

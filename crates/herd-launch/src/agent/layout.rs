@@ -2,12 +2,15 @@
 //! for each local rank (launcher specification §3).
 //!
 //! `<root>/<run id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json,heartbeat}`
+//!
+//! Below a root that nobody named, workers without logs have no directories, only error files side by
+//! side: `attempt_<n>/<local rank>.error.json`. To make and remove a directory for each of 64 workers
+//! takes longer than to start them.
 
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// The root that means "no files at all".
 const NOWHERE: &str = "/dev/null";
@@ -15,8 +18,6 @@ const NOWHERE: &str = "/dev/null";
 const IMPLICIT: &str = "torchelastic_";
 /// Tries for a name that is free.
 const TRIES: u32 = 16;
-/// Threads that remove directories.
-const REMOVERS: u32 = 16;
 
 /// Why there is no directory for logs.
 #[derive(Debug, thiserror::Error)]
@@ -99,8 +100,14 @@ impl Layout {
         self.run.as_deref()
     }
 
-    /// Makes the directories of an attempt anew and returns the files of each worker.
-    pub fn attempt(&self, attempt: u32, workers: u32) -> Result<Vec<WorkerFiles>, LayoutError> {
+    /// Makes the directories of an attempt anew and returns the files of each worker. `logs` says
+    /// whether any worker has other files than the one for its error.
+    pub fn attempt(
+        &self,
+        attempt: u32,
+        workers: u32,
+        logs: bool,
+    ) -> Result<Vec<WorkerFiles>, LayoutError> {
         let Some(directory) = self.attempt_dir(attempt) else {
             return Ok(vec![WorkerFiles::default(); workers as usize]);
         };
@@ -111,6 +118,14 @@ impl Layout {
             }
         }
         private(&directory)?;
+        if self.implicit_root.is_some() && !logs {
+            return Ok((0..workers)
+                .map(|rank| WorkerFiles {
+                    error: directory.join(format!("{rank}.error.json")),
+                    ..WorkerFiles::default()
+                })
+                .collect());
+        }
         (0..workers)
             .map(|rank| {
                 let own = directory.join(rank.to_string());
@@ -130,46 +145,13 @@ impl Layout {
         Some(self.run.as_ref()?.join(format!("attempt_{attempt}")))
     }
 
-    /// Removes what was made only for this run (D3): a directory that somebody has named stays.
-    /// `workers` is how many there were in an attempt.
-    pub fn remove_implicit(&self, workers: u32) {
+    /// Removes what was made only for this run (D3): a directory that somebody has named stays. What
+    /// cannot be removed is litter in the directory for temporary files.
+    pub fn remove_implicit(&self) {
         if let Some(root) = &self.implicit_root {
-            remove_tree(root, workers.min(REMOVERS));
+            drop(fs::remove_dir_all(root));
         }
     }
-}
-
-/// Removes a root with all that is below. The directories of ranks go first and several at a time: a
-/// removal may wait for the disk (ext4 mounted with `discard` takes milliseconds for each directory).
-/// What cannot be removed is litter in the directory for temporary files.
-fn remove_tree(root: &Path, threads: u32) {
-    let runs = inside(root.to_owned());
-    let ranks = Mutex::new(runs.flat_map(inside).flat_map(inside));
-    let remove = || {
-        loop {
-            let rank = ranks.lock().unwrap_or_else(PoisonError::into_inner).next();
-            match rank {
-                Some(rank) => drop(fs::remove_dir_all(rank)),
-                None => return,
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            // Where there is no further thread, fewer do it.
-            drop(std::thread::Builder::new().spawn_scoped(scope, remove));
-        }
-        remove();
-    });
-    drop(fs::remove_dir_all(root));
-}
-
-/// The directories in a directory.
-fn inside(directory: PathBuf) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
 }
 
 fn make_named(root: &Path) -> Result<(), LayoutError> {
@@ -233,16 +215,16 @@ mod tests {
     fn row_7_each_rank_has_a_directory_in_its_attempt() {
         let root = tempfile::tempdir().unwrap();
         let layout = Layout::make(Some(root.path()), Path::new("/nowhere"), "a/b").unwrap();
-        let files = layout.attempt(0, 2).unwrap();
+        let files = layout.attempt(0, 2, true).unwrap();
         let run = layout.run_dir().unwrap();
         let name = run.file_name().unwrap().to_string_lossy().into_owned();
         assert!(name.starts_with("a_b_"), "{name}");
         assert_eq!(files[1].stdout, run.join("attempt_0/1/stdout.log"));
         fs::write(&files[0].stdout, "old").unwrap();
         // The same attempt again begins anew.
-        layout.attempt(0, 1).unwrap();
+        layout.attempt(0, 1, true).unwrap();
         assert!(!files[0].stdout.exists() && !run.join("attempt_0/1").exists());
-        layout.attempt(1, 1).unwrap();
+        layout.attempt(1, 1, true).unwrap();
         assert!(run.join("attempt_1/0").is_dir());
     }
 
@@ -262,7 +244,7 @@ mod tests {
     fn row_10_nowhere_keeps_nothing() {
         let layout = Layout::make(Some(Path::new("/dev/null")), Path::new("/x"), "id").unwrap();
         assert_eq!(
-            layout.attempt(0, 2).unwrap(),
+            layout.attempt(0, 2, true).unwrap(),
             vec![WorkerFiles::default(); 2]
         );
         assert_eq!(layout.run_dir(), None);
@@ -272,11 +254,26 @@ mod tests {
     fn d3_a_root_that_nobody_named_can_be_removed() {
         let temporary = tempfile::tempdir().unwrap();
         let layout = Layout::make(None, temporary.path(), "id").unwrap();
-        let files = layout.attempt(0, 64).unwrap();
+        let files = layout.attempt(0, 64, true).unwrap();
         fs::write(&files[63].error, "{}").unwrap();
-        layout.attempt(1, 1).unwrap();
+        layout.attempt(1, 1, true).unwrap();
         assert!(layout.run_dir().unwrap().exists());
-        layout.remove_implicit(64);
+        layout.remove_implicit();
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn workers_without_logs_share_a_directory_that_nobody_named() {
+        let temporary = tempfile::tempdir().unwrap();
+        let layout = Layout::make(None, temporary.path(), "id").unwrap();
+        let files = layout.attempt(0, 2, false).unwrap();
+        let attempt = layout.attempt_dir(0).unwrap();
+        assert_eq!(files[1].error, attempt.join("1.error.json"));
+        assert_eq!(files[1].stdout, Path::new(""));
+        assert_eq!(fs::read_dir(&attempt).unwrap().count(), 0);
+        // Whoever names a directory finds the same in it for every run.
+        let named = Layout::make(Some(temporary.path()), Path::new("/nowhere"), "id").unwrap();
+        let files = named.attempt(0, 2, false).unwrap();
+        assert!(files[1].error.ends_with("attempt_0/1/error.json"));
     }
 }

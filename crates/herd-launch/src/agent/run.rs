@@ -42,6 +42,12 @@ pub struct Streams {
     pub silent: bool,
 }
 
+impl Streams {
+    fn has_files(self) -> bool {
+        self.redirect_out || self.redirect_err || self.tee_out || self.tee_err
+    }
+}
+
 /// What one worker is.
 #[derive(Debug)]
 pub struct WorkerCommand {
@@ -230,7 +236,9 @@ impl Agent {
             master_addr: world.master_addr.clone(),
             master_port: world.master_port,
         });
-        let files = settings.layout.attempt(attempt, settings.workers)?;
+        let logs = settings.hang_timeout.is_some()
+            || (0..settings.workers).any(|rank| (settings.streams)(world, rank).has_files());
+        let files = settings.layout.attempt(attempt, settings.workers, logs)?;
         if settings.hang_timeout.is_some() && settings.layout.run_dir().is_none() {
             return Err(AgentError::NothingToWatch);
         }

@@ -79,11 +79,18 @@ pub(super) fn directives(
     }
     say("signal", format!("B:{NOTICE}@{}", notice_seconds(request)));
     all.push(("requeue", None));
-    let output = format!("{}/slurm-%A.out", quote::literal_path(request.directory));
+    let (output, chdir) = match request.staged_to {
+        None => (
+            format!("{}/slurm-%A.out", quote::literal_path(request.directory)),
+            request.directory,
+        ),
+        // The job's own directory is not there yet, and nothing is to be left beside it.
+        Some(_) => ("/dev/null".to_owned(), "/"),
+    };
     all.extend([
         ("open-mode", Some("append".to_owned())),
         ("output", Some(output)),
-        ("chdir", Some(request.directory.to_owned())),
+        ("chdir", Some(chdir.to_owned())),
         ("export", Some("NONE".to_owned())),
     ]);
     all.extend(extra(request, facts));

@@ -135,9 +135,13 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let slurm = Record::read(&dir).map_err(failed)?;
     let mut observed = None;
     if let Some(record) = slurm.as_ref().filter(|_| !status.brief.settled) {
+        backend_slurm::look_after(&dir, record)?;
         observed = observed::look(record);
         match &observed {
-            Some(view) if matches!(view.condition, Condition::Ended(_)) => {
+            // What the job left on its nodes comes first; who brings it ends the job.
+            Some(view)
+                if matches!(view.condition, Condition::Ended(_)) && record.staged_to.is_none() =>
+            {
                 backend_slurm::settle(&dir, view)?;
                 status = herd_jobdir::status(&dir).map_err(failed)?;
             }

@@ -49,13 +49,24 @@ fn explained(line: &Line, name: &str, torchrun: &str, herd: &str) -> bool {
         "MASTER_ADDR" => (chosen || line.text.contains("c10d")) && herd == "127.0.0.1",
         // A random name where nobody has given one.
         "TORCHELASTIC_RUN_ID" => !line.text.contains("--rdzv_id"),
-        // The same place below directories with random names.
+        // The same place below directories with random names; below one that nobody named, workers
+        // without logs have no directories of their own.
         "TORCHELASTIC_ERROR_FILE" => {
-            let end = |text: &str| {
-                let parts: Vec<&str> = text.rsplit('/').take(3).collect();
+            let end = |text: &str, parts: usize| {
+                let mut parts: Vec<&str> = text.rsplit('/').take(parts).collect();
+                parts.reverse();
                 parts.join("/")
             };
-            end(torchrun) == end(herd) && end(herd).starts_with("error.json/")
+            let theirs = end(torchrun, 3);
+            theirs.starts_with("attempt_")
+                && if ["log_dir", "log-dir", "redirect", "tee"]
+                    .iter()
+                    .any(|flag| line.text.contains(flag))
+                {
+                    end(herd, 3) == theirs
+                } else {
+                    end(herd, 2) == theirs.replace("/error.json", ".error.json")
+                }
         }
         _ => false,
     }

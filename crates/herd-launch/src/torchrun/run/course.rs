@@ -232,8 +232,7 @@ impl Course<'_> {
         if let Some(sentence) = said::after_finish(&finish) {
             say(&sentence);
         }
-        let settings = self.agent.settings();
-        settings.layout.remove_implicit(settings.workers);
+        self.agent.settings().layout.remove_implicit();
         let report = if self.flags.summary {
             ends::summary(world, ends, self.began)
         } else {

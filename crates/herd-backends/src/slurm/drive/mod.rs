@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::allocation::{Allocation, SlurmRun};
 use super::record::Site;
+use super::staging::{NodeSide, kept_here};
 use super::{DURABILITY, listen, scontrol, step};
 use crate::attempts::{
     again, count_tasks, drive_attempt, make_room, once, read_key, read_plan, result, task_history,
@@ -31,6 +32,12 @@ const GANG_TIMEOUT: Duration = Duration::from_mins(2);
 /// After a requeue Slurm ends this process; it is not waited for longer.
 const END_BOUND: Duration = Duration::from_mins(1);
 
+/// How long the submitting side is waited for with what a job has left on its nodes. They are the job's as
+/// long.
+const STAGE_BOUND: Duration = Duration::from_mins(2);
+/// The same where Slurm ends this process soon: it gives 30 s, unless the site says otherwise.
+const LAST_STAGE_BOUND: Duration = Duration::from_secs(5);
+
 /// How a driver runs a job.
 #[derive(Debug)]
 pub struct DriveOptions {
@@ -38,6 +45,8 @@ pub struct DriveOptions {
     pub executor: Vec<String>,
     /// Tells the user, by the batch script's output, of something that does not end the job.
     pub warn: fn(&str),
+    /// The directory of this job on its nodes, where they share none with the submitting side.
+    pub staged: Option<NodeSide>,
 }
 
 /// What became of one run.
@@ -60,6 +69,19 @@ pub async fn drive(
     allocation: &Allocation,
     options: &DriveOptions,
 ) -> Result<Driven, DriveError> {
+    let driven = run(job, allocation, options).await;
+    // A run that is not to be is over as well, and a failure is told in the records.
+    if !matches!(driven, Ok(Driven::Again)) {
+        stage_out(options, STAGE_BOUND).await;
+    }
+    driven
+}
+
+async fn run(
+    job: &JobDir,
+    allocation: &Allocation,
+    options: &DriveOptions,
+) -> Result<Driven, DriveError> {
     let clock = Clock::start();
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
     // Slurm's notice ahead of a time limit or preemption must not end this process. What it is for is
@@ -68,9 +90,7 @@ pub async fn drive(
     let (dir, plan) = match begin(job, &allocation.run, &clock)? {
         Begun::Attempt(dir, plan) => (dir, *plan),
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
-        Begun::Over(end, attempts) => {
-            return finish(job, result(Some(end), attempts, clock.now_ms()));
-        }
+        Begun::Over(end, plan) => return conclude(job, &plan, end, &clock),
     };
     let end = match attempt(job, &dir, &plan, allocation, options, &mut signals).await {
         Ok(end) => end,
@@ -92,6 +112,7 @@ pub async fn drive(
     };
     if end.state == AttemptState::Preempted {
         note(&dir, &clock, "Slurm starts it again")?;
+        stage_out(options, LAST_STAGE_BOUND).await;
         return Ok(Driven::Again);
     }
     if again(&plan, &end, retries_used(job, plan.attempt)?).is_some() {
@@ -99,6 +120,7 @@ pub async fn drive(
         // Slurm may end this process as soon as it is asked, so all is written before.
         let next = write_next(job, &mut next_plan, DURABILITY)?;
         note(&next, &clock, "Slurm starts it again after a failure")?;
+        stage_out(options, STAGE_BOUND).await;
         match scontrol::requeue(&allocation.run).await {
             Ok(()) => {
                 let _ended = timeout(END_BOUND, signals.next()).await;
@@ -109,16 +131,43 @@ pub async fn drive(
             )),
         }
     }
+    conclude(job, &plan, end, &clock)
+}
+
+/// The job ends as its last attempt did.
+fn conclude(
+    job: &JobDir,
+    plan: &Plan,
+    end: AttemptEnd,
+    clock: &Clock,
+) -> Result<Driven, DriveError> {
     let mut settled = result(Some(end), plan.attempt, clock.now_ms());
-    settled.tasks = count_tasks(&plan, job)?;
+    settled.tasks = count_tasks(plan, job)?;
     finish(job, settled)
+}
+
+/// Waits until the submitting side has the records, where it does not see them; then nothing of the job is
+/// needed here any more.
+async fn stage_out(options: &DriveOptions, bound: Duration) {
+    let Some(side) = &options.staged else {
+        return;
+    };
+    if kept_here(side, bound).await {
+        // What cannot be removed now is in the way of nobody.
+        drop(side.remove());
+    } else {
+        (options.warn)(&format!(
+            "nobody has come for what the job has written: it stays in {}",
+            side.path().display()
+        ));
+    }
 }
 
 /// What this run is about.
 enum Begun {
     Attempt(AttemptDir, Box<Plan>),
-    /// The attempt has ended, and only the job's result is missing.
-    Over(AttemptEnd, u32),
+    /// The last attempt has ended, and only the job's result is missing.
+    Over(AttemptEnd, Box<Plan>),
     NotOurs(String),
 }
 
@@ -139,8 +188,12 @@ fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveErro
                 return Ok(Begun::NotOurs(format!("it belongs to {owner}")));
             }
             match latest.read_end()? {
-                Some(end) if end.state != AttemptState::Preempted => {
-                    return Ok(Begun::Over(end, latest.number()));
+                // Its driver was ended before it could write more; another attempt may be due.
+                Some(end)
+                    if end.state != AttemptState::Preempted
+                        && again(&plan, &end, retries_used(job, plan.attempt)?).is_none() =>
+                {
+                    return Ok(Begun::Over(end, Box::new(plan)));
                 }
                 Some(_) => {}
                 // Its driver died with its node or was killed, and Slurm has started the job again.
@@ -179,7 +232,7 @@ async fn attempt(
     signals: &mut Signals,
 ) -> Result<AttemptEnd, DriveError> {
     let (key, key_text) = read_key(job)?;
-    let listen = listen::address(allocation)
+    let listen = listen::address(allocation, options.staged.is_some())
         .await
         .map_err(|source| DriveError::Address {
             node: allocation.own_node.clone(),
@@ -225,7 +278,7 @@ async fn attempt(
         tasks_dir: job.path().join("tasks"),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &site, allocation, &options.executor),
+            argv: step::argv(plan, &site, allocation, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
         },
@@ -240,6 +293,16 @@ async fn attempt(
         plan: plan.clone(),
     };
     drive_attempt(attempt, signals).await
+}
+
+/// The program of the executors, which remove the job's directory on their nodes.
+fn executor(options: &DriveOptions) -> Vec<String> {
+    let mut words = options.executor.clone();
+    if let Some(side) = &options.staged {
+        words.push("--staged".to_owned());
+        words.push(side.path().to_string_lossy().into_owned());
+    }
+    words
 }
 
 /// Attempts before this one that failed: preemptions do not count.
@@ -267,3 +330,6 @@ fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;
