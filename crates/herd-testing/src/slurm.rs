@@ -55,8 +55,7 @@ impl SlurmLab {
             keeper: Some(keeper),
             variables: Vec::new(),
         };
-        // Profiles of whoever runs the tests may do anything, and Slurm starts a login shell for each job.
-        lab.slurm(&[&["up", "--profile", "none"], options].concat());
+        lab.slurm(&[&["up"], options].concat());
         let exports = lab.slurm(&["env"]);
         let shell = ["-c", "eval \"$0\"; exec env -0", &exports];
         let shell = run(Command::new("bash").args(shell));
