@@ -24,6 +24,8 @@ const STANDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_sec
 struct Answer {
     at: Instant,
     stands: Duration,
+    /// The job, as long as it is worth a question.
+    record: Option<Record>,
     view: Option<View>,
 }
 
@@ -34,29 +36,40 @@ fn key(record: &Record) -> (Option<String>, u32) {
     (record.cluster.clone(), record.job)
 }
 
-/// What Slurm says of a job, or said not long ago.
+/// What Slurm says of a job, or said not long ago. All that this process looks at are asked about together.
 pub(super) fn look(record: &Record) -> Option<View> {
     let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
     let before = answers.get(&key(record));
     if let Some(answer) = before.filter(|answer| answer.at.elapsed() < answer.stands) {
         return answer.view.clone();
     }
-    let stands = before.map_or(STANDS.0, |answer| (answer.stands * 2).min(STANDS.1));
-    let before = before.and_then(|answer| answer.view.clone());
-    // Where Slurm does not answer, what it said before stands (I3).
-    let view = match backend_slurm::observe(std::slice::from_ref(record)) {
-        Ok(mut views) => views.remove(&record.job).or(before),
-        Err(_) => before,
-    };
-    answers.insert(
-        key(record),
-        Answer {
+    let mut records = vec![record.clone()];
+    let others = answers.values().filter_map(|answer| answer.record.clone());
+    records.extend(others.filter(|other| key(other) != key(record)));
+    let asked = backend_slurm::observe(&records);
+    for record in records {
+        let before = answers.get(&key(&record));
+        let stands = before.map_or(STANDS.0, |answer| (answer.stands * 2).min(STANDS.1));
+        let said_before = before.and_then(|answer| answer.view.clone());
+        // Where Slurm does not answer, what it said before stands (I3).
+        let view = match &asked {
+            Ok(views) => views.get(&record.job).cloned().or(said_before),
+            Err(_) => said_before,
+        };
+        let answer = Answer {
             at: Instant::now(),
             stands,
-            view: view.clone(),
-        },
-    );
-    view
+            record: Some(record.clone()).filter(|_| !has_ended(view.as_ref())),
+            view,
+        };
+        answers.insert(key(&record), answer);
+    }
+    answers.get(&key(record))?.view.clone()
+}
+
+/// One that has ended is asked about again only when it is looked at.
+fn has_ended(view: Option<&View>) -> bool {
+    view.is_some_and(|view| matches!(view.condition, Condition::Ended(_)))
 }
 
 /// Asks once for all of a list that have not ended.
@@ -78,6 +91,7 @@ pub(super) fn look_at_all(home: &Home, listed: &[Listed]) {
             Answer {
                 at: Instant::now(),
                 stands: STANDS.1,
+                record: None,
                 view,
             },
         );
