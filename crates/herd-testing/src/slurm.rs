@@ -55,7 +55,8 @@ impl SlurmLab {
             keeper: Some(keeper),
             variables: Vec::new(),
         };
-        lab.slurm(&[&["up"], options].concat());
+        // Profiles of whoever runs the tests may do anything, and Slurm starts a login shell for each job.
+        lab.slurm(&[&["up", "--profile", "none"], options].concat());
         let exports = lab.slurm(&["env"]);
         let shell = ["-c", "eval \"$0\"; exec env -0", &exports];
         let shell = run(Command::new("bash").args(shell));

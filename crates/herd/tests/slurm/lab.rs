@@ -19,18 +19,11 @@ pub(crate) struct Lab {
 impl Lab {
     /// Brings it up with these options of `lab/slurm up`.
     pub(crate) fn up(options: &[&str]) -> Self {
-        let mut options = options.to_vec();
-        // Login shells of the tester's may do anything, and Slurm starts one for each job: nodes get an
-        // empty home of their own where they need nothing of the tester's.
-        let herd = Path::new(env!("CARGO_BIN_EXE_herd"));
-        if std::env::var_os("HOME").is_some_and(|home| !herd.starts_with(home)) {
-            options.extend(["--home", "local"]);
-        }
         let small = small_file_system();
         Self {
             small,
             whole: RwLock::default(),
-            cluster: SlurmLab::up(&options),
+            cluster: SlurmLab::up(options),
         }
     }
 

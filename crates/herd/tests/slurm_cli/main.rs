@@ -3,7 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
-mod examples;
 mod input;
 mod lab;
 mod queue;
