@@ -70,7 +70,7 @@ fn small_file_system() -> TempDir {
 impl Drop for Lab {
     fn drop(&mut self) {
         // The cluster still has it in mounts of its own.
-        drop(umount2(self.small.path(), MntFlags::MNT_DETACH));
+        let _gone = umount2(self.small.path(), MntFlags::MNT_DETACH);
     }
 }
 
