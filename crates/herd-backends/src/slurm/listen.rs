@@ -114,6 +114,7 @@ mod tests {
                 job: 1,
                 restarts: 0,
             },
+            task: None,
             nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
             own_node: "no-such-host.invalid".to_owned(),
             controller: controller.map(str::to_owned),

@@ -84,18 +84,7 @@ pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
     within(DEADLINE, "the end of the first attempt", || {
         failing.record("attempts/1/end").is_object()
     });
-    let left = STOPPED.saturating_sub(stopped.elapsed());
-    let bound = format!("{}ms", left.as_millis().max(1));
-    // Nobody ends the others meanwhile.
-    let waited = user.ask(&[
-        "wait",
-        &queued.id,
-        &starting.id,
-        &failing.id,
-        "--timeout",
-        &bound,
-    ]);
-    assert_eq!(waited.code, 124, "{waited:?}\n{}", starting.story());
+    within(2 * STOPPED, "a minute", || stopped.elapsed() >= STOPPED);
     for job in [&queued, &starting, &failing] {
         assert!(ended(job).is_null(), "{}", job.story());
     }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod arrays;
 mod cancel;
 mod controller;
 mod environment;
@@ -90,6 +91,8 @@ const FAULTS_24_11: &[&str] = &[
     "--no-accounting",
     "--nodes",
     "20",
+    "--conf",
+    "SlurmdTimeout=300",
 ];
 const CONTROLLER: &[&str] = &["--no-accounting", "--nodes", "11"];
 const CONTROLLER_24_11: &[&str] = &[
@@ -111,6 +114,7 @@ fn clusters() -> Vec<Cluster> {
     };
     let usual = || {
         let cases = [
+            arrays::cases(),
             cancel::cases(),
             submission::cases(),
             rows::cases(),
@@ -131,6 +135,17 @@ fn clusters() -> Vec<Cluster> {
         cluster("linuxproc_controller", CONTROLLER, controller::cases()),
         cluster("cgroup_24_11_faults", FAULTS_24_11, faults()),
         cluster("linuxproc_faults", FAULTS, faults()),
+        cluster(
+            "small_arrays",
+            &[
+                "--conf",
+                "MaxArraySize=5",
+                "--no-accounting",
+                "--nodes",
+                "4",
+            ],
+            arrays::cases_of_small_ones(),
+        ),
         cluster("cgroup", CGROUP, bounded()),
         cluster("cgroup_24_11", CGROUP_24_11, bounded()),
         cluster("linuxproc", STRICT, usual()),
