@@ -127,7 +127,10 @@ def test_four_ranks_of_a_million_lines_are_shown_exactly(tmp_path):
 
 
 def test_accelerate_launch_runs_on_it(tmp_path):
-    (tmp_path / "work.py").write_text("import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n")
+    (tmp_path / "work.py").write_text(
+        # In one piece: all ranks write to one pipe.
+        "import os\nos.write(1, f\"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n\".encode())\n"
+    )
     script = (
         "import sys, warnings\nwarnings.simplefilter('error', RuntimeWarning)\nimport herdsman\nassert herdsman.install()\n"
         "warnings.resetwarnings()\n"
