@@ -28,10 +28,16 @@ class Executor(_Base):
     """Runs functions as jobs of a backend. `options` are those of `herdsman.submit`: `cpus=`, `memory=`, `walltime=`, ….
 
     `folder` is where calls and results are kept, on a disk that the backend's nodes see; without one it is below herd's
-    directory of jobs. It is removed at the end.
+    directory of jobs. It is removed at the end. `max_workers` calls of one `map` run at once, by default as many as the
+    backend has room for. `python` is the interpreter of the jobs, of the same version as this one.
     """
 
-    def __init__(self, backend=None, *, folder=None, home=None, python=None, **options):
+    def __init__(self, backend=None, *, max_workers=None, folder=None, home=None, python=None, **options):
+        if backend is not None and not isinstance(backend, str):
+            raise TypeError(f"the backend is a name such as local or slurm, not {backend!r}\nhint: max_workers={backend!r}")
+        if max_workers is not None and max_workers < 1:
+            raise ValueError("max_workers must be greater than 0")
+        self._limit = "" if max_workers is None else f"%{max_workers}"
         self._backend = backend
         self._home = home
         self._options = options
@@ -56,7 +62,7 @@ class Executor(_Base):
         if chunksize > 1:
             chunks = [calls[at : at + chunksize] for at in range(0, len(calls), chunksize)]
             calls = [(_run_chunk, (chunk,), {}) for chunk in chunks]
-        futures = self._start(calls, {"array": f"0-{len(calls) - 1}"}) if calls else []
+        futures = self._start(calls, {"array": f"0-{len(calls) - 1}{self._limit}"}) if calls else []
         return _results(futures, timeout, chunksize > 1)
 
     def _start(self, calls, more):
@@ -227,7 +233,7 @@ _open = weakref.WeakSet()
 def _remove_what_is_done():
     """Executors that were not shut down leave nothing for which no job runs."""
     for executor in list(_open):
-        if executor._process == os.getpid() and not executor._batches:
+        if executor._process == os.getpid() and not any(batch.open for batch in executor._batches):
             executor._remove()
 
 

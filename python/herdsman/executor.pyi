@@ -7,6 +7,7 @@ class Executor(concurrent.futures.Executor):
         self,
         backend: Optional[str] = None,
         *,
+        max_workers: Optional[int] = None,
         folder: Optional[Union[str, PathLike[str]]] = None,
         home: Optional[Union[str, PathLike[str]]] = None,
         python: Optional[str] = None,

@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 
-from conftest import number_in
-
 
 def add(a, b):
     return a + b
@@ -146,6 +144,8 @@ def return_a_trap():
 
 def start_and_leave(directory, method):
     """Starts workers and returns while they run."""
+    from conftest import number_in
+
     from herdsman.multiprocessing import DefaultLogsSpecs, Std, start_processes
 
     specs = DefaultLogsSpecs(os.path.join(directory, "logs"), tee=Std.OUT)
