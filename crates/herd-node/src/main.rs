@@ -52,6 +52,7 @@ fn main() -> ExitCode {
             Ok(code) => ExitCode::from(code),
             Err(error) => complain(&error, error.exit_code()),
         },
+        Some("stage") => ExitCode::from(slurm::staging::entry(&args.collect::<Vec<_>>())),
         Some("supervise") => ExitCode::from(supervise::run(&args.collect::<Vec<_>>())),
         _ => {
             let error = entry::EntryError::Usage(

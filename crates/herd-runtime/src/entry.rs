@@ -103,7 +103,7 @@ pub fn executor(args: impl IntoIterator<Item = OsString>) -> Result<(), EntryErr
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError> {
     let mut args = args.into_iter();
     let (mut coordinator, mut job, mut attempt) = (None, None, None);
-    let (mut node, mut address, mut key_file) = (None, None, None);
+    let (mut node, mut address, mut key_file, mut staged) = (None, None, None, None);
     while let Some(flag) = args.next() {
         let flag = flag.to_string_lossy().into_owned();
         let value = args
@@ -116,6 +116,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
             "--node" => &mut node,
             "--address" => &mut address,
             "--key-file" => &mut key_file,
+            "--staged" => &mut staged,
             _ => return Err(EntryError::Usage(format!("unknown option {flag}"))),
         };
         *slot = Some(value);
@@ -149,6 +150,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
             .transpose()?,
         key,
         in_step,
+        staged: staged.map(PathBuf::from),
     })
 }
 

@@ -2,6 +2,7 @@
 //! what it started when told to, when its coordinator is gone, or when its own parent is.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::mpi;
 use crate::phase::{PhaseEvent, end_leftovers};
 use crate::running::Running;
 use crate::session::node::{FromSession, Sessions};
+use crate::staged;
 use crate::tasks::Tasks;
 use crate::uplink::{Coordinates, Uplink};
 
@@ -50,6 +52,9 @@ pub struct Options {
     /// Whether a batch system started it. Then a SIGTERM is the batch system's wish and the
     /// coordinator's to decide on, and the end of its own parent is looked for.
     pub in_step: bool,
+    /// The job's directory on this node, where nodes share none: removed at the end, unless the driver is
+    /// here too.
+    pub staged: Option<PathBuf>,
 }
 
 /// Why an executor could not do its duty.
@@ -137,11 +142,15 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         sessions: Sessions::new(),
         reserved: Some(reserved),
         own_name: false,
+        key: options.key,
         parent: options.in_step.then(rustix::process::getppid).flatten(),
     };
     let outcome = executor.serve(coordinator).await;
     executor.end_all().await;
     executor.uplink.close().await;
+    if let Some(directory) = &options.staged {
+        staged::remove(directory);
+    }
     outcome
 }
 
@@ -156,6 +165,7 @@ struct Executor {
     reserved: Option<TcpListener>,
     /// Whether this node has a host name of its own among emulated ones.
     own_name: bool,
+    key: Key,
     /// The batch system's process that started this one, whose end nobody tells it.
     parent: Option<Pid>,
 }
@@ -274,6 +284,9 @@ impl Executor {
                 if self.parent.is_some() && assign.gpus.is_none() {
                     // Those that the batch system gave to this node.
                     assign.gpus = accelerators::named_to_this_process();
+                }
+                if !assign.plan.shared_home {
+                    staged::make_room(&assign, &self.key);
                 }
                 self.own_name = mpi::place::name_node(&assign);
                 self.assign = Some(*assign);

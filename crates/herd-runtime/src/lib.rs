@@ -28,6 +28,7 @@ mod running;
 mod service;
 pub mod session;
 pub mod signals;
+mod staged;
 pub mod supervise;
 mod tasks;
 mod uplink;

@@ -26,6 +26,7 @@ pub mod sacct;
 pub mod sbatch;
 pub mod script;
 pub mod squeue;
+pub mod staging;
 pub mod state;
 pub mod step;
 pub mod time;

@@ -55,7 +55,8 @@ impl SlurmLab {
             keeper: Some(keeper),
             variables: Vec::new(),
         };
-        lab.slurm(&[&["up"], options].concat());
+        // Profiles of whoever runs the tests may do anything, and Slurm starts a login shell for each job.
+        lab.slurm(&[&["up", "--profile", "none"], options].concat());
         let exports = lab.slurm(&["env"]);
         let shell = ["-c", "eval \"$0\"; exec env -0", &exports];
         let shell = run(Command::new("bash").args(shell));
@@ -96,6 +97,23 @@ impl SlurmLab {
         }
         self.enter(&mut command);
         command
+    }
+
+    /// The `PATH` of a shell of the cluster.
+    pub fn search_path(&self) -> OsString {
+        let own = self.variables.iter().find(|(name, _)| name == "PATH");
+        let path = own.map(|(_, path)| path.clone());
+        path.or_else(|| std::env::var_os("PATH"))
+            .unwrap_or_default()
+    }
+
+    /// Where a shell of the cluster finds a program.
+    pub fn which(&self, program: &str) -> PathBuf {
+        let path = self.search_path();
+        let mut found = std::env::split_paths(&path).map(|directory| directory.join(program));
+        found
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| panic!("{program} is not on the cluster's PATH"))
     }
 
     /// One of Slurm's own commands, which has to end well; what it prints.

@@ -3,27 +3,37 @@
 //! It translates between the command line's types and the backend's; it decides nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use herd_backends::slurm::array;
 use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
 use herd_backends::slurm::evidence::{self, Evidence};
-use herd_backends::slurm::observe::{self, View};
+use herd_backends::slurm::observe::{self, Asked, View, Views};
 use herd_backends::slurm::record::Record;
+use herd_backends::slurm::staging::here;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
 use herd_backends::slurm::{CommandError, cancel};
 use herd_core::JobId;
 use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::SlurmOptions;
+use herd_core::spec::{AfterWhen, SlurmOptions};
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
+use herd_link::Key;
 use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::job::Id;
+use herd_slurm::sbatch::Refusal;
 use herd_slurm::script::Dependency;
+use herd_slurm::staging;
 
 use crate::backend_local::runtime;
 use crate::backends::{Place, SlurmPlace};
-use crate::error::{ExpectedError, Fault};
+use crate::error::{self, ExpectedError, Fault};
 use crate::file_system;
 use crate::job_input::{JobInput, refusal};
 use crate::jobs;
@@ -47,8 +57,13 @@ pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
 pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
-    let plan = input.plan(JobId::generate())?;
+    let mut plan = input.plan(JobId::generate())?;
     let place = place(input)?;
+    let staged = staged(input, place)?;
+    let workdir = staged.as_ref().and_then(|staged| staged.workdir.clone());
+    if let Some(staged) = &staged {
+        plan.workdir = staged.there_workdir();
+    }
     let yaml = input.job_yaml();
     let after = dependencies(home, &plan)?;
     let options = input.spec.slurm.clone().unwrap_or_default();
@@ -63,8 +78,10 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         after: &after,
         program: &program,
         user: &user,
+        staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
+        workdir: workdir.as_deref(),
     };
-    let id = plan.job;
+    let (id, apart) = (plan.job, plan.tasks_apart);
     let submitted = runtime()?.block_on(submit::submit(
         home,
         plan,
@@ -73,14 +90,23 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         &place.facts,
     ));
     match submitted {
-        Ok((_, record)) => Ok((id, record)),
+        Ok((job, record)) => {
+            look_after(&job, &record)?;
+            Ok((id, record))
+        }
         Err(SubmitError::Unsupported(refused)) => Err(refusals(&refused)),
         Err(SubmitError::Refused { refusal, text }) => {
+            let mut key = refusal.key();
+            let mut short = "`herd render` shows the script that Slurm was given";
+            if apart && refusal == Refusal::Limit {
+                key = Some("array");
+                short = "each task counts as a job: use fewer tasks, or run them in one allocation, \
+                         `slurm: {allocation: job}`";
+            }
             let fault = Fault {
-                key: refusal.key().map(str::to_owned),
+                key: key.map(str::to_owned),
                 ..Fault::new(format!("sbatch says: {text}"))
             };
-            let short = "`herd render` shows the script that Slurm was given";
             Err(ExpectedError::Faults {
                 file: None,
                 faults: vec![fault.hint(short)],
@@ -90,12 +116,93 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
     }
 }
 
+/// A job on nodes that do not see the directory for jobs.
+struct Staged {
+    /// Its directory on each of them, whose name nobody else can know beforehand.
+    there: String,
+    /// The directory here that is taken along.
+    workdir: Option<PathBuf>,
+}
+
+impl Staged {
+    fn there_workdir(&self) -> String {
+        format!("{}/{}", self.there, staging::WORK)
+    }
+}
+
+/// How a job is staged, where it has to be. A working directory that is asked for goes along; the one that
+/// somebody just happens to be in does not, which may be a whole home.
+fn staged(input: &JobInput, place: &SlurmPlace) -> Result<Option<Staged>, ExpectedError> {
+    let Some(node_dir) = &place.node_dir else {
+        return Ok(None);
+    };
+    let name = Key::generate().map_err(|error| ExpectedError::failed("choose a name", error))?;
+    let name = name.to_hex();
+    let name = name.get(..16).unwrap_or_default();
+    Ok(Some(Staged {
+        there: format!("{}/herd-{name}", node_dir.display()),
+        workdir: input
+            .workdir_given
+            .then(|| input.spec.workdir.clone())
+            .flatten()
+            .map(PathBuf::from),
+    }))
+}
+
+/// Sees to it that a process stages a job that has not ended, where its nodes need it.
+pub(crate) fn look_after(job: &JobDir, record: &Record) -> Result<(), ExpectedError> {
+    if record.staged_to.is_none() || here::is_staged(job) {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| ExpectedError::failed("start what stages the job", error);
+    let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(job.path().join("stage.log"))
+        .map_err(failed)?;
+    // Not waited for: it leaves this session and lives as long as the job.
+    std::process::Command::new(std::env::current_exe().map_err(failed)?)
+        .arg("stage")
+        .arg(home)
+        .arg(job.id().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(failed)?;
+    Ok(())
+}
+
+/// `herd stage HOME JOB`: stages a job until it has ended.
+pub(crate) fn stage(args: &[OsString]) -> Result<u8, ExpectedError> {
+    let [home, job] = args else {
+        return Err(ExpectedError::failed(
+            "stage a job",
+            "expected a home and a job id",
+        ));
+    };
+    let _leader = rustix::process::setsid();
+    let home = jobs::open_home(Some(Path::new(home)))?;
+    let id = job.to_string_lossy().parse::<JobId>();
+    let id = id.map_err(|_bad| ExpectedError::failed("stage a job", "that is no id"))?;
+    let dir = home
+        .open(id)
+        .map_err(|error| ExpectedError::failed("open the job", error))?;
+    let tell = |text: &str| drop(writeln!(std::io::stderr(), "{} {text}", text::now_ms()));
+    here::run(&dir, &node_program()?, tell)
+        .map(|()| 0)
+        .map_err(|error| ExpectedError::failed("stage the job", error))
+}
+
 /// The batch script of a job.
 pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<String, ExpectedError> {
     let place = place(input)?;
     let after = dependencies(home, plan)?;
     let none = SlurmOptions::default();
     let program = node_program()?;
+    let staged = staged(input, place)?;
     let submission = Submission {
         job_yaml: b"",
         secrets: &BTreeMap::new(),
@@ -104,26 +211,38 @@ pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<Strin
         after: &after,
         program: &program,
         user: "",
+        staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
+        workdir: None,
     };
-    submit::render(home, plan, &submission, &place.facts).map_err(|refused| refusals(&refused))
+    let scripts = submit::render(home, plan, &submission, &place.facts);
+    let scripts = scripts.map_err(|refused| refusals(&refused))?;
+    let others = scripts.len().saturating_sub(1);
+    let mut script = scripts.into_iter().next().unwrap_or_default();
+    if others > 0 {
+        let count = error::count(others, "more script");
+        let note = "# The cluster takes no array as large; for the tasks after these it gets";
+        script = format!("{script}{note} {count} like this one.\n");
+    }
+    Ok(script)
 }
 
-/// What Slurm says of jobs, all of them in one question.
-pub(crate) fn observe(records: &[Record]) -> Result<BTreeMap<u32, View>, CommandError> {
-    let mut views = BTreeMap::new();
+/// What Slurm says of jobs, all of them in one question; by cluster.
+pub(crate) fn observe(asked: Vec<Asked>) -> Result<BTreeMap<Option<String>, Views>, CommandError> {
+    let mut all = BTreeMap::new();
     let Ok(runtime) = runtime() else {
-        return Ok(views);
+        return Ok(all);
     };
-    let mut by_cluster: BTreeMap<Option<String>, Vec<Record>> = BTreeMap::new();
-    for record in records {
-        let of = by_cluster.entry(record.cluster.clone()).or_default();
-        of.push(record.clone());
+    let mut by_cluster: BTreeMap<Option<String>, Vec<Asked>> = BTreeMap::new();
+    for job in asked {
+        let of = by_cluster.entry(job.record.cluster.clone()).or_default();
+        of.push(job);
     }
-    for (name, records) in by_cluster {
-        let cluster = Cluster { name };
-        views.extend(runtime.block_on(observe::observe(&cluster, &records))?);
+    for (name, asked) in by_cluster {
+        let cluster = Cluster { name: name.clone() };
+        let views = runtime.block_on(observe::observe(&cluster, &asked))?;
+        all.insert(name, views);
     }
-    Ok(views)
+    Ok(all)
 }
 
 /// Why a job waits, as far as its cluster tells.
@@ -147,6 +266,17 @@ pub(crate) fn settle(job: &JobDir, view: &View) -> Result<(), ExpectedError> {
         .map_err(|error| ExpectedError::failed("end the job", error))
 }
 
+/// The same for a job whose tasks are Slurm's, task by task; then for the job, where all have ended.
+pub(crate) fn settle_tasks(
+    job: &JobDir,
+    plan: &Plan,
+    tasks: &BTreeMap<u32, View>,
+) -> Result<bool, ExpectedError> {
+    array::settle(job, plan, tasks, text::now_ms())
+        .map(|result| result.is_some())
+        .map_err(|error| ExpectedError::failed("end the job", error))
+}
+
 /// Asks for a job's end: its driver where it can be reached, else Slurm.
 pub(crate) fn cancel(
     job: &JobDir,
@@ -155,14 +285,14 @@ pub(crate) fn cancel(
     grace: Option<Span>,
 ) -> Result<(), ExpectedError> {
     let cluster = record.on();
-    let asked = cancel::cancel(
-        job,
-        record,
-        &cluster,
-        i32::from(signal),
-        grace,
-        "herd cancel",
-    );
+    let (signal, by) = (i32::from(signal), "herd cancel");
+    let asked = async {
+        if record.parts.is_empty() {
+            cancel::cancel(job, record, &cluster, signal, grace, by).await
+        } else {
+            array::cancel(job, record, &cluster, signal, grace, by).await
+        }
+    };
     runtime()?
         .block_on(asked)
         .map_err(|error| ExpectedError::failed("cancel the job", error))
@@ -182,17 +312,20 @@ pub(crate) enum Control {
 }
 
 /// Does it.
-pub(crate) fn control(record: &Record, control: Control) -> Result<(), ExpectedError> {
-    let id = Id::job(record.job);
-    let (call, what) = match control {
-        Control::Hold => (control::hold_call(id), "hold the job"),
-        Control::Release => (control::release_call(id), "release the job"),
-        Control::Requeue => (control::requeue_call(id), "requeue the job"),
-        Control::RequeueHold => (control::requeue_hold_call(id), "requeue the job"),
+pub(crate) fn control(record: &Record, ids: &[Id], control: Control) -> Result<(), ExpectedError> {
+    let (calls, what) = match control {
+        Control::Hold => (control::hold_calls(ids), "hold the job"),
+        Control::Release => (control::release_calls(ids), "release the job"),
+        Control::Requeue => (control::requeue_calls(ids), "requeue the job"),
+        Control::RequeueHold => (control::requeue_hold_calls(ids), "requeue the job"),
     };
     let cluster = record.on();
-    let done = runtime()?.block_on(cluster.control(call));
-    done.map_err(|error| ExpectedError::failed(what, error))
+    let runtime = runtime()?;
+    for call in calls {
+        let done = runtime.block_on(cluster.control(call));
+        done.map_err(|error| ExpectedError::failed(what, error))?;
+    }
+    Ok(())
 }
 
 /// What to say of a directory for jobs that the nodes may not see.
@@ -237,10 +370,19 @@ fn dependencies(home: &Home, plan: &Plan) -> Result<Vec<Dependency>, ExpectedErr
             continue;
         }
         match Record::read(&job.dir) {
-            Ok(Some(record)) => all.push(Dependency {
-                job: record.job,
-                when: after.when,
-            }),
+            Ok(Some(record)) if record.parts.len() > 1 && after.when == AfterWhen::Failed => {
+                let text = format!("{} is several arrays of Slurm", job.short());
+                faults.push(fault(text).hint(
+                    "Slurm waits for the failure of one of them alone; `when: any` waits for the end",
+                ));
+            }
+            Ok(Some(record)) => {
+                let depend = |job| Dependency {
+                    job,
+                    when: after.when,
+                };
+                all.extend(record.numbers().into_iter().map(depend));
+            }
             Ok(None) => faults.push(
                 fault(format!("{} does not run on Slurm", job.short()))
                     .hint("only jobs of the same cluster can come first there"),

@@ -1,5 +1,7 @@
 //! Places to run jobs, by name: this machine, and the clusters that the configuration names.
 
+use std::path::PathBuf;
+
 use herd_backends::slurm::cluster::Cluster;
 use herd_core::plan::{BackendFacts, Plan, Unsupported};
 use herd_core::spec::{JobSpec, SlurmOptions};
@@ -37,6 +39,8 @@ pub(crate) struct SlurmPlace {
     pub(crate) cluster: Cluster,
     /// What it has and can do.
     pub(crate) facts: ClusterFacts,
+    /// Where its nodes have room for jobs, in case they do not see the directory for jobs here.
+    pub(crate) node_dir: Option<PathBuf>,
 }
 
 /// What the configuration says of a cluster; nothing of one that it does not name.
@@ -47,6 +51,17 @@ pub(crate) fn configured(name: &str, config: &Config) -> SlurmBackend {
     }
 }
 
+/// Where nodes have room for jobs that they do not share.
+fn node_dir(name: &str, slurm: &SlurmBackend) -> Result<Option<PathBuf>, Fault> {
+    let fault = |text: &str| Err(Fault::new(format!("backend {name}: {text}")));
+    let shared = slurm.shared_home.unwrap_or(true);
+    match &slurm.node_dir {
+        Some(_) if shared => fault("`node_dir` is for clusters with `shared_home = false`"),
+        Some(path) if !path.is_absolute() => fault("`node_dir` is no absolute path"),
+        given => Ok((!shared).then(|| given.clone().unwrap_or_else(|| PathBuf::from("/tmp")))),
+    }
+}
+
 impl Place {
     /// The place of this name; a cluster is asked what it has. What the configuration says of jobs that
     /// say nothing is put into the job.
@@ -54,7 +69,8 @@ impl Place {
         if name == LOCAL {
             return Ok(Self::Local);
         }
-        let slurm = configured(name, config);
+        let mut slurm = configured(name, config);
+        slurm.node_dir = node_dir(name, &slurm)?;
         let options = spec.slurm.get_or_insert_default();
         for (own, theirs) in [
             (&mut options.partition, &slurm.partition),
@@ -77,6 +93,7 @@ impl Place {
             name: name.to_owned(),
             cluster,
             facts,
+            node_dir: slurm.node_dir,
         })))
     }
 
@@ -86,7 +103,9 @@ impl Place {
             Self::Local => backend_local::facts(spec),
             Self::Slurm(slurm) => {
                 let partition = spec.slurm.as_ref().and_then(|o| o.partition.as_deref());
-                slurm.facts.backend(&slurm.name, partition, true)
+                slurm
+                    .facts
+                    .backend(&slurm.name, partition, slurm.node_dir.is_none())
             }
         }
     }
@@ -99,7 +118,9 @@ impl Place {
     /// What to know about a job that is accepted.
     pub(crate) fn notes(&self, spec: &JobSpec, plan: &Plan) -> Vec<String> {
         let mut notes = self.with_request(spec, plan, refuse::notes);
-        if let (Self::Slurm(_), Some(array)) = (self, &plan.array) {
+        if let (Self::Slurm(_), Some(array)) = (self, &plan.array)
+            && !plan.tasks_apart
+        {
             let cpus = plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes);
             let at_once = array.limit.unwrap_or(cpus);
             notes.push(format!(
@@ -132,6 +153,7 @@ impl Place {
             directory: "/",
             exclude: &[],
             after: &[],
+            staged_to: None,
         };
         ask(&request, &slurm.facts)
     }

@@ -58,6 +58,12 @@ pub(crate) struct SlurmBackend {
     /// QOS of jobs that name none.
     #[serde(default)]
     pub(crate) qos: Option<String>,
+    /// Whether its nodes see the directory for jobs and each other's; they do unless this says no.
+    #[serde(default)]
+    pub(crate) shared_home: Option<bool>,
+    /// Where each node has room for jobs, in case it does not; `/tmp` where nothing is said.
+    #[serde(default)]
+    pub(crate) node_dir: Option<PathBuf>,
 }
 
 impl Config {

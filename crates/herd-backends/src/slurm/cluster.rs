@@ -16,6 +16,8 @@ use super::command::{self, Answer, CommandError};
 const ASK: Duration = Duration::from_secs(20);
 /// Bound on a submission: sites run plug-ins and scripts of theirs in it.
 const SUBMIT: Duration = Duration::from_mins(1);
+/// Bound on taking a file to all nodes.
+const CARRY: Duration = Duration::from_mins(10);
 
 /// Why a cluster could not be asked.
 #[derive(Debug, Error)]
@@ -80,6 +82,21 @@ impl Cluster {
     /// Runs `sbatch`, which reads `script`.
     pub(super) async fn submit(&self, call: Call, script: String) -> Result<Answer, CommandError> {
         self.run(call, script.into_bytes(), SUBMIT).await
+    }
+
+    /// Takes files to nodes: bounded by what travels rather than by Slurm's answer.
+    pub(super) async fn carry(&self, call: Call) -> Result<(), CommandError> {
+        let program = call.program;
+        let answer = self.run(call, Vec::new(), CARRY).await?;
+        answer.success(program).map(drop)
+    }
+
+    /// Makes a command of a call, for one whose streams are used while it runs.
+    pub(super) fn prepare(&self, command: &mut std::process::Command, call: Call) {
+        let call = call.on_cluster(self.name.as_deref());
+        let kept = |(name, _): &(OsString, OsString)| name.to_str().is_some_and(command_keeps);
+        let env = std::env::vars_os().filter(kept);
+        command.args(call.args).env_clear().envs(env);
     }
 
     async fn run(

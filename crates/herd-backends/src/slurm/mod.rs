@@ -2,6 +2,7 @@
 //! the executors of all nodes.
 
 mod allocation;
+pub mod array;
 pub mod cancel;
 pub mod cluster;
 mod command;
@@ -10,8 +11,10 @@ pub mod entry;
 pub mod evidence;
 mod listen;
 pub mod observe;
+mod parts;
 pub mod record;
 mod scontrol;
+pub mod staging;
 mod step;
 pub mod submit;
 

@@ -2,22 +2,23 @@
 //! `sbatch` may have done without an answer is looked for before anybody sends it again (I2).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{JobType, SlurmOptions};
 use herd_jobdir::{Home, JobDir, JobDirError};
-use herd_runtime::clock::Clock;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::sbatch::{self, Refusal, Submitted};
-use herd_slurm::script::{Dependency, Request, job_name, script};
-use herd_slurm::{sacct, squeue};
+use herd_slurm::script::{Dependency, Part, Request, script};
+use herd_slurm::{sacct, squeue, staging};
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::entry::FLAG;
+use super::parts::{Handing, chunks, part};
 use super::record::{Record, Site};
+use super::staging::bundle::{self, BundleError};
 use crate::local::{self, SubmitError as WriteError};
 
 /// How far back a job is looked for whose submission was not answered, seconds.
@@ -40,6 +41,10 @@ pub struct Submission<'a> {
     pub program: &'a Path,
     /// Name of the user whose jobs these are.
     pub user: &'a str,
+    /// The job's directory on its nodes, where they share none with this side.
+    pub staged_to: Option<&'a str>,
+    /// The workdir that is taken along there.
+    pub workdir: Option<&'a Path>,
 }
 
 /// Why Slurm has not got the job.
@@ -54,6 +59,15 @@ pub enum SubmitError {
     /// The job directory failed.
     #[error("could not keep the job's records")]
     Records(#[from] JobDirError),
+    /// The workdir cannot be taken along.
+    #[error("the nodes do not see {}, and it cannot be taken along", workdir.display())]
+    Workdir {
+        /// Which.
+        workdir: PathBuf,
+        /// Why.
+        #[source]
+        source: BundleError,
+    },
     /// `sbatch` said no.
     #[error("sbatch refused the job: {text}")]
     Refused {
@@ -75,22 +89,42 @@ pub enum SubmitError {
     },
 }
 
-/// The batch script.
+/// The batch script, and of an array that Slurm takes in several parts all of them.
 pub fn render(
     home: &Home,
     plan: &Plan,
     submission: &Submission<'_>,
     facts: &ClusterFacts,
+) -> Result<Vec<String>, Vec<Unsupported>> {
+    let chunks = chunks(plan, facts);
+    let parts = (0..chunks.len().max(1)).map(|number| part(&chunks, number, None));
+    parts
+        .map(|part| script_of(home, plan, submission, facts, part.as_ref()))
+        .collect()
+}
+
+pub(super) fn script_of(
+    home: &Home,
+    plan: &Plan,
+    submission: &Submission<'_>,
+    facts: &ClusterFacts,
+    part: Option<&Part<'_>>,
 ) -> Result<String, Vec<Unsupported>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let directory = text(&home.jobs_dir().join(plan.job.to_string()));
-    let exec = [
-        text(submission.program),
+    let (program, root) = match submission.staged_to {
+        None => (text(submission.program), text(home.path())),
+        Some(there) => (format!("{there}/{}", staging::PROGRAM), there.to_owned()),
+    };
+    let directory = format!("{root}/jobs/{}", plan.job);
+    let mut exec = vec![
+        program,
         "driver".to_owned(),
         FLAG.to_owned(),
-        text(home.path()),
+        root,
         plan.job.to_string(),
     ];
+    // Tells the driver that it is for one task, and which.
+    exec.extend(part.map(|part| part.chunk.offset.to_string()));
     let request = Request {
         plan,
         options: submission.options,
@@ -98,8 +132,9 @@ pub fn render(
         directory: &directory,
         exclude: &[],
         after: submission.after,
+        staged_to: submission.staged_to,
     };
-    script(&request, facts, None, &exec)
+    script(&request, facts, part, &exec)
 }
 
 /// Hands the job over. Where Slurm has not got it, nothing of it is left but what tells why.
@@ -110,31 +145,47 @@ pub async fn submit(
     cluster: &Cluster,
     facts: &ClusterFacts,
 ) -> Result<(JobDir, Record), SubmitError> {
-    let script = render(home, &plan, submission, facts).map_err(SubmitError::Unsupported)?;
-    let name = job_name(&plan, 0);
-    let clock = Clock::start();
+    let chunks = chunks(&plan, facts);
+    let first = part(&chunks, 0, None);
+    let script = script_of(home, &plan, submission, facts, first.as_ref());
+    let script = script.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
+    site.staged = submission.staged_to.is_some();
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
-    let job = local::submit(home, submission.job_yaml, plan, submission.secrets)?.dir;
+    let workdir = submission.workdir.map(Path::to_owned);
+    let job = local::submit(home, submission.job_yaml, plan.clone(), submission.secrets)?.dir;
+    if let Some(workdir) = workdir
+        && let Err(error) = bundle::pack(&workdir, job.path())
+    {
+        job.discard()?;
+        return Err(SubmitError::Workdir {
+            workdir,
+            source: error,
+        });
+    }
     job.write_script(&script)?;
     site.write(&job)?;
-    let submitted = match send(cluster, script, &name, submission.user).await {
-        Ok(submitted) => submitted,
+    if plan.tasks_apart {
+        job.prepare_for_tasks()?;
+    }
+    let handing = Handing {
+        home,
+        plan: &plan,
+        submission,
+        cluster,
+        facts,
+        job: &job,
+    };
+    match handing.all(script, &chunks).await {
+        Ok(record) => Ok((job, record)),
         Err(error) => {
             // Nothing runs under this id, and nobody is to wait for it.
             job.discard()?;
-            return Err(error);
+            Err(error)
         }
-    };
-    let record = Record {
-        job: submitted.job,
-        cluster: submitted.cluster,
-        submitted_ms: clock.now_ms(),
-    };
-    record.write(&job)?;
-    Ok((job, record))
+    }
 }
 
 fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
@@ -144,11 +195,12 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
     Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
+        staged: false,
         mpi: Vec::new(),
     }
 }
 
-async fn send(
+pub(super) async fn send(
     cluster: &Cluster,
     script: String,
     name: &str,

@@ -11,7 +11,7 @@ use herd_core::spec::{AfterWhen, SlurmOptions};
 
 use crate::array::Chunk;
 use crate::facts::ClusterFacts;
-use crate::{quote, refuse};
+use crate::{quote, refuse, staging};
 
 pub(crate) use directives::MIDDLE;
 pub use directives::notice_seconds;
@@ -32,6 +32,9 @@ pub struct Request<'a> {
     pub exclude: &'a [String],
     /// Slurm jobs that have to end first.
     pub after: &'a [Dependency],
+    /// Where the nodes share no directory with this side: the job's directory there, which the script
+    /// waits for ([`crate::staging`]).
+    pub staged_to: Option<&'a str>,
 }
 
 /// A Slurm job that has to end first.
@@ -87,7 +90,21 @@ pub fn script(
         }
         text.push('\n');
     }
-    text.push_str("\nexec");
+    text.push('\n');
+    if let Some(directory) = request.staged_to {
+        match staging::wait(directory, request.directory) {
+            Ok(wait) => text.push_str(&wait),
+            Err(error) => refused.push(Unsupported {
+                key: "workdir".to_owned(),
+                reason: format!(
+                    "the directory {} {error}",
+                    herd_core::text::quoted(directory)
+                ),
+                hint: "name another `node_dir` in the configuration of the backend".to_owned(),
+            }),
+        }
+    }
+    text.push_str("exec");
     for word in exec {
         text.push(' ');
         match quote::shell(word) {

@@ -75,6 +75,7 @@ fn render(text: &str) -> Result<String, Vec<Unsupported>> {
                 when: AfterWhen::Any,
             },
         ],
+        staged_to: None,
     };
     script(&request, &facts(), None, &exec)
 }
@@ -164,6 +165,7 @@ fn parts_of_an_array_have_names_of_their_own_and_wait_for_each_other() {
         directory: "/d",
         exclude: &[],
         after: &[],
+        staged_to: None,
     };
     let facts = facts();
     let size = facts.config.max_array_size();
@@ -244,6 +246,7 @@ fn a_path_that_no_script_can_carry_is_refused() {
         directory: "/d",
         exclude: &[],
         after: &[],
+        staged_to: None,
     };
     let refused = script(&request, &facts(), None, &["/d\n".to_owned()]).unwrap_err();
     let keys: Vec<_> = refused.iter().map(|refusal| refusal.key.as_str()).collect();
@@ -279,6 +282,7 @@ fn what_is_accepted_but_other_than_meant_is_said() {
         directory: "/d",
         exclude: &[],
         after: &[],
+        staged_to: None,
     };
     let mut facts = facts();
     facts.config = Config::parse("KillWait = 30 sec\nPreemptType = preempt/qos\n");

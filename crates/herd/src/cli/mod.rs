@@ -151,6 +151,9 @@ pub(crate) enum Command {
     /// Be the parent of one MPI rank
     #[command(hide = true, disable_help_flag = true)]
     Shim(machine::RawArgs),
+    /// Bring a job to nodes that do not see its directory (started by `run` and `submit`)
+    #[command(hide = true)]
+    Stage(machine::RawArgs),
     /// Ask NVIDIA's library for GPUs, in a process of its own
     #[command(hide = true)]
     Nvml,

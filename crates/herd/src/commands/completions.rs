@@ -167,7 +167,7 @@ mod tests {
         for name in ["run", "logs", "completions"] {
             assert!(offered.iter().any(|offer| offer == name), "{offered:?}");
         }
-        for name in ["executor", "driver", "rsh", "shim", "selectors"] {
+        for name in ["executor", "driver", "rsh", "shim", "stage", "selectors"] {
             assert!(!offered.iter().any(|offer| offer == name), "{offered:?}");
         }
     }

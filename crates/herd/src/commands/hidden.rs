@@ -1,9 +1,9 @@
-//! The commands that herd itself starts: `executor`, `driver`, `rsh`, `shim`, `nvml`.
+//! The commands that herd itself starts: `executor`, `driver`, `rsh`, `shim`, `stage`, `nvml`.
 
 use super::Outcome;
-use crate::backend_local;
 use crate::cli::machine::RawArgs;
 use crate::printer::Printer;
+use crate::{backend_local, backend_slurm};
 
 /// Runs one node of a job.
 pub(crate) fn executor(args: &RawArgs) -> Outcome {
@@ -23,6 +23,11 @@ pub(crate) fn rsh(args: &RawArgs) -> Outcome {
 /// Is the parent of one MPI rank.
 pub(crate) fn shim(args: &RawArgs) -> Outcome {
     backend_local::shim(&args.args)
+}
+
+/// Brings a job to nodes that do not see its directory, and what it writes back.
+pub(crate) fn stage(args: &RawArgs) -> Outcome {
+    backend_slurm::stage(&args.args)
 }
 
 /// Says which GPUs NVIDIA's library knows, to whoever started this process for it.

@@ -59,6 +59,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Driver(args) => hidden::driver(&args),
         Command::Rsh(args) => hidden::rsh(&args),
         Command::Shim(args) => hidden::shim(&args),
+        Command::Stage(args) => hidden::stage(&args),
         Command::Nvml => Ok(hidden::nvml(printer)),
         Command::Launch(args) => Ok(herd_runtime::launch::run(&args.args)),
     }

@@ -33,8 +33,9 @@ pub(super) fn hand_over(
 ) -> Result<JobId, ExpectedError> {
     match &input.place {
         Place::Local => backend_local::submit(home, input),
-        Place::Slurm(_) => {
-            if let Some(warning) = backend_slurm::home_warning(home) {
+        Place::Slurm(place) => {
+            let shared = place.node_dir.is_none();
+            if let Some(warning) = backend_slurm::home_warning(home).filter(|_| shared) {
                 printer.warn(&warning);
             }
             let (id, record) = backend_slurm::submit(home, &input)?;

@@ -63,6 +63,8 @@ pub(crate) struct JobInput {
     pub(crate) file_name: Option<String>,
     /// Values of the variables that the job passes on.
     pub(crate) env: BTreeMap<String, String>,
+    /// Whether a working directory was asked for.
+    pub(crate) workdir_given: bool,
     /// What to say about all this before it starts.
     pub(crate) notes: Vec<String>,
     /// What may surprise.
@@ -105,6 +107,7 @@ pub(crate) fn read_in(
     let (spec, unread) = (&mut file.spec, &mut file.unread);
     spec.env.extend(from_files);
     flags::apply(args, spec, unread, &mut faults);
+    let workdir_given = args.workdir.is_some() || spec.workdir.is_some();
     let placed = args.workdir.is_some() || unread.knows("workdir");
     if placed && workdir(args, around, &file.base, spec, &mut faults) {
         mounts::check(&file.mounts, spec, around, &mut faults);
@@ -152,6 +155,7 @@ pub(crate) fn read_in(
         original: file.bytes,
         file_name: file.file_name,
         env,
+        workdir_given,
         notes,
         warnings: file.warnings,
     };

@@ -1,7 +1,6 @@
 //! A real Slurm cluster that tests share.
 
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use herd_testing::SlurmLab;
@@ -15,16 +14,9 @@ pub(crate) struct Lab {
 impl Lab {
     /// Brings it up with these options of `lab/slurm up`.
     pub(crate) fn up(options: &[&str]) -> Self {
-        let mut options = options.to_vec();
-        // Login shells of the tester's may do anything, and Slurm starts one for each job: nodes get an
-        // empty home of their own where they need nothing of the tester's.
-        let herd = Path::new(env!("CARGO_BIN_EXE_herd"));
-        if std::env::var_os("HOME").is_some_and(|home| !herd.starts_with(home)) {
-            options.extend(["--home", "local"]);
-        }
         Self {
             whole: RwLock::default(),
-            cluster: SlurmLab::up(&options),
+            cluster: SlurmLab::up(options),
         }
     }
 

@@ -65,7 +65,8 @@ impl<'a> User<'a> {
     /// the script stands for the one that it replaces.
     pub(crate) fn replace(&self, program: &str, script: &str) {
         use std::os::unix::fs::PermissionsExt as _;
-        let script = script.replace("REAL", &format!("/usr/bin/{program}"));
+        let real = self.lab.which(program);
+        let script = script.replace("REAL", &real.to_string_lossy());
         let path = self.bin.join(program);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -79,12 +80,14 @@ impl<'a> User<'a> {
     /// `herd` with this home.
     pub(crate) fn herd(&self, args: &[&str]) -> Command {
         let mut command = self.lab.command(env!("CARGO_BIN_EXE_herd"));
-        let path = std::env::var("PATH").unwrap_or_default();
+        let mut path = self.bin.clone().into_os_string();
+        path.push(":");
+        path.push(self.lab.search_path());
         command
             .args(args)
             .current_dir(self.dir.path())
             .env("HERD_HOME", self.dir.path().join("home"))
-            .env("PATH", format!("{}:{path}", self.bin.display()))
+            .env("PATH", path)
             .env("TZ", "UTC")
             .stdin(Stdio::null());
         command
@@ -253,7 +256,7 @@ impl Job<'_> {
 
     /// Processes of the job on any node: those that have its id in their environment or arguments.
     pub(crate) fn processes(&self) -> Vec<i32> {
-        processes_with(&self.id)
+        herd_testing::process::with_text(&self.id)
     }
 
     /// Waits until none is left (I5).
@@ -287,22 +290,6 @@ impl Job<'_> {
         });
         found
     }
-}
-
-/// Living processes of this machine with a text in their arguments or their environment.
-pub(crate) fn processes_with(text: &str) -> Vec<i32> {
-    let text = text.as_bytes();
-    let holds = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text);
-    let own = std::process::id();
-    fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|pid| u32::try_from(*pid) != Ok(own) && herd_testing::alive(*pid))
-        .filter(|pid| {
-            let (argv, env) = herd_testing::process::arguments_and_environment(*pid);
-            holds(&argv) || holds(&env)
-        })
-        .collect()
 }
 
 /// All files below a directory.

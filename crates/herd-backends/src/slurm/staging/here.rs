@@ -1,0 +1,369 @@
+//! The submitting side: a process of each job that has not ended, which waits for Slurm to start it, brings
+//! what its nodes need, and keeps the job's directory here equal to the one there.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use herd_core::hostlist;
+use herd_jobdir::{JobDir, JobDirError};
+use herd_runtime::clock::Clock;
+use herd_slurm::control;
+use herd_slurm::job::{self, Id};
+use herd_slurm::outcome::Condition;
+use herd_slurm::quote::Unquotable;
+use herd_slurm::staging::{BUNDLE, PROGRAM, prepare, stage, unpack};
+use herd_slurm::step::broadcast;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::runtime::Runtime;
+use tokio::time::sleep;
+
+use super::files;
+use super::link::Conversation;
+use super::wire::Head;
+use crate::slurm::cluster::{Cluster, ClusterError};
+use crate::slurm::command::CommandError;
+use crate::slurm::observe::{self, ObserveError};
+use crate::slurm::record::Record;
+
+/// Held by the process that stages a job.
+const LOCK: &str = "stage.lock";
+/// What was brought to the nodes already.
+const BROUGHT: &str = "staged.json";
+/// How long Slurm's answer stands: the first one, and the longest. A job that starts waits as long.
+const STANDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// Bytes of the end of a growing file that its next writer may look at.
+const LAST: u64 = 64;
+/// How often requests are looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why staging a job failed.
+#[derive(Debug, Error)]
+pub enum StageError {
+    /// The job directory failed.
+    #[error("could not keep the job's records")]
+    Records(#[from] JobDirError),
+    /// It is no job that is to be staged.
+    #[error("job {job} is not staged from here")]
+    NotStaged {
+        /// The job.
+        job: String,
+    },
+    /// A call of Slurm failed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// Slurm's answer was none.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The job's end could not be found out.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// A path cannot be said to Slurm.
+    #[error("the directory on the nodes {0}")]
+    Path(#[from] Unquotable),
+    /// The conversation with the node, or a file here, failed.
+    #[error("could not {what}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> StageError {
+    move |source| StageError::System { what, source }
+}
+
+/// Which run of a job everything was brought to.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Brought {
+    restarts: u32,
+}
+
+/// Whether a process stages the job just now.
+pub fn is_staged(job: &JobDir) -> bool {
+    let Ok(file) = File::open(job.path().join(LOCK)) else {
+        return false;
+    };
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err()
+}
+
+/// Stages a job to its end; at once where another process does. `program` is what the nodes run, and
+/// `tell` hears what goes wrong and is tried again.
+pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageError> {
+    let record = Record::read(job)?;
+    let record = record.filter(|record| record.staged_to.is_some());
+    let record = record.ok_or_else(|| StageError::NotStaged {
+        job: job.id().short(),
+    })?;
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(job.path().join(LOCK))
+        .map_err(system("open the lock"))?;
+    let Ok(_lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else {
+        return Ok(());
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("start the event loop"))?;
+    let staging = Staging {
+        directory: record.staged_to.clone().unwrap_or_default(),
+        cluster: record.on(),
+        record,
+        job,
+        program,
+        runtime,
+    };
+    let mut pause = STANDS.0;
+    while job.read_result()?.is_none() {
+        match staging.step() {
+            Ok(Step::Again) => pause = STANDS.0,
+            Ok(Step::Wait) => {}
+            // Slurm that does not answer, a node that cannot be reached: the job may go on without.
+            Err(error) => tell(&herd_core::text::error_line(&error)),
+        }
+        if job.read_result()?.is_none() {
+            // Made inside: a timer belongs to its runtime.
+            staging.runtime.block_on(async { sleep(pause).await });
+            pause = (pause * 2).min(STANDS.1);
+        }
+    }
+    job.delete_secrets()?;
+    drop(fs::remove_file(job.path().join(BUNDLE)));
+    Ok(())
+}
+
+enum Step {
+    /// Something has happened.
+    Again,
+    /// Nothing has.
+    Wait,
+}
+
+struct Staging<'a> {
+    job: &'a JobDir,
+    record: Record,
+    /// The job's directory on the nodes.
+    directory: String,
+    cluster: Cluster,
+    program: &'a Path,
+    runtime: Runtime,
+}
+
+impl Staging<'_> {
+    fn step(&self) -> Result<Step, StageError> {
+        let asked = observe::Asked::job(self.record.clone());
+        let views = self
+            .runtime
+            .block_on(observe::observe(&self.cluster, &[asked]));
+        let views = views?;
+        match views.get(&Id::job(self.record.job)) {
+            Some(view) if matches!(view.condition, Condition::Running) => {
+                self.run()?;
+                Ok(Step::Again)
+            }
+            Some(view) => match view.condition {
+                Condition::Ended(_) => {
+                    observe::settle(self.job, view, Clock::start().now_ms())?;
+                    Ok(Step::Again)
+                }
+                _ => Ok(Step::Wait),
+            },
+            None => Ok(Step::Wait),
+        }
+    }
+
+    /// Brings everything to a job that runs, and keeps up with it until it ends or is lost from sight.
+    fn run(&self) -> Result<(), StageError> {
+        let number = self.record.job;
+        let text = self.cluster.text(job::show_call(Id::job(number)));
+        let shown = self.runtime.block_on(text)?;
+        let unreadable = || ClusterError::Output {
+            command: "scontrol show job",
+        };
+        let shown = job::parse(&shown).map_err(|_other| unreadable())?;
+        let nodes = shown.nodes.as_deref().map(hostlist::expand);
+        let nodes = nodes.and_then(Result::ok).unwrap_or_default();
+        let first = nodes.first().ok_or_else(unreadable)?;
+        let brought = Brought {
+            restarts: shown.restarts,
+        };
+        if self.job.read_backend::<Brought>(BROUGHT)?.as_ref() != Some(&brought) {
+            self.bring(u32::try_from(nodes.len()).unwrap_or(u32::MAX))?;
+            self.job.write_backend(BROUGHT, &brought)?;
+        }
+        let args = [self.job.id().to_string(), shown.restarts.to_string()];
+        let args = [vec![self.directory.clone()], args.to_vec()].concat();
+        self.keep_up(stage(number, first, &self.directory, &args))
+    }
+
+    /// Program and workdir, to all nodes.
+    fn bring(&self, nodes: u32) -> Result<(), StageError> {
+        let (number, directory) = (self.record.job, &self.directory);
+        let ask = |call| self.runtime.block_on(self.cluster.carry(call));
+        ask(prepare(number, nodes, directory)?)?;
+        let program = self.program.to_string_lossy();
+        ask(broadcast(
+            number,
+            &program,
+            &format!("{directory}/{PROGRAM}"),
+        ))?;
+        let bundle = self.job.path().join(BUNDLE);
+        if bundle.is_file() {
+            let there = format!("{directory}/{BUNDLE}");
+            ask(broadcast(number, &bundle.to_string_lossy(), &there))?;
+            ask(unpack(number, nodes, directory)?)?;
+        }
+        Ok(())
+    }
+
+    fn keep_up(&self, call: herd_slurm::Call) -> Result<(), StageError> {
+        let mut step = Command::new(call.program);
+        self.cluster.prepare(&mut step, call);
+        let mut step = step
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(system("start srun"))?;
+        let said = match (step.stdout.take(), step.stdin.take()) {
+            (Some(from), Some(to)) => {
+                Conversation::over(from, to).and_then(|conversation| self.converse(conversation))
+            }
+            _ => Err(io::Error::other("srun has no streams")),
+        };
+        // It ends with its streams; where it does not, nothing is to be had from it any more.
+        drop(step.kill());
+        drop(step.wait());
+        if said.map_err(system("keep up with the job on its node"))? {
+            let call = control::requeue_call(Id::job(self.record.job));
+            self.runtime.block_on(self.cluster.control(call))?;
+        }
+        Ok(())
+    }
+
+    /// Whether Slurm is to start the job again.
+    fn converse(&self, mut node: Conversation<ChildStdin>) -> io::Result<bool> {
+        let ready = loop {
+            if let (Head::Here { ready }, _) = node.wait()? {
+                break ready;
+            }
+        };
+        self.say_what_is_here(&mut node, ready)?;
+        let mut requests = 0;
+        let mut over = false;
+        loop {
+            let said = match node.next(LOOK) {
+                // The other side may be ended with its step before it can say so.
+                Err(_) if over || self.path("result.json")?.exists() => return Ok(false),
+                said => said?,
+            };
+            match said {
+                Some((Head::Over { requeue }, _)) => return Ok(requeue),
+                Some((Head::Whole { path, .. }, bytes)) => {
+                    files::write_whole(&self.path(&path)?, &bytes)?;
+                }
+                Some((Head::Part { path, offset, .. }, bytes)) => {
+                    files::write_part(&self.path(&path)?, offset, &bytes)?;
+                }
+                Some((Head::AllSent, _)) => {
+                    node.say(&Head::Kept, b"")?;
+                    over = true;
+                }
+                Some(_) => {}
+                None => {
+                    for request in self.requests(&mut requests) {
+                        node.say(&request, b"")?;
+                    }
+                }
+            }
+        }
+    }
+
+    fn path(&self, path: &str) -> io::Result<PathBuf> {
+        files::below(self.job.path(), path)
+    }
+
+    /// Records and secrets for a driver that has not begun; the lengths of the rest.
+    fn say_what_is_here(&self, node: &mut Conversation<ChildStdin>, ready: bool) -> io::Result<()> {
+        let mut files: BTreeMap<String, u64> = files::list(self.job.path())
+            .into_iter()
+            .map(|(path, seen)| (path, seen.length))
+            .collect();
+        files.retain(|path, _| !OWN.contains(&path.as_str()));
+        for name in ["key", "secrets.json"] {
+            if !ready && self.job.path().join(name).is_file() {
+                files.insert(name.to_owned(), 0);
+            }
+        }
+        for (path, length) in files {
+            if files::grows(&path) && path != "tasks.jsonl" {
+                self.say_the_end_of(node, path, length)?;
+            } else {
+                let bytes = fs::read(self.job.path().join(&path))?;
+                let length = bytes.len() as u64;
+                node.say(&Head::Whole { path, length }, &bytes)?;
+            }
+        }
+        node.say(&Head::Ready, b"")
+    }
+
+    /// How long a file is that goes on growing there, and its last bytes, by which writers go on.
+    fn say_the_end_of(
+        &self,
+        node: &mut Conversation<ChildStdin>,
+        path: String,
+        length: u64,
+    ) -> io::Result<()> {
+        let offset = length.saturating_sub(LAST);
+        let mut bytes = Vec::new();
+        let mut file = File::open(self.path(&path)?)?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(length - offset).read_to_end(&mut bytes)?;
+        let has = Head::Has {
+            path: path.clone(),
+            length,
+        };
+        node.say(&has, b"")?;
+        let length = bytes.len() as u64;
+        node.say(
+            &Head::Part {
+                path,
+                offset,
+                length,
+            },
+            &bytes,
+        )
+    }
+
+    /// Requests for the job's end that were written down here since.
+    fn requests(&self, offset: &mut u64) -> Vec<Head> {
+        let Ok((requests, next)) = self.job.read_control(*offset) else {
+            return Vec::new();
+        };
+        *offset = next;
+        let cancel = |request: &serde_json::Value| {
+            let by = request["by"].as_str().unwrap_or("a request").to_owned();
+            let signal = i32::try_from(request["signal"].as_i64()?).ok()?;
+            let grace_ms = request["grace_ms"].as_u64();
+            Some(Head::Cancel {
+                signal,
+                grace_ms,
+                by,
+            })
+        };
+        requests.iter().filter_map(cancel).collect()
+    }
+}
+
+/// Files that are this side's own.
+const OWN: [&str; 5] = ["slurm.json", BROUGHT, LOCK, "submit.sh", "stage.log"];

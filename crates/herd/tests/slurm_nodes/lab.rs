@@ -1,0 +1,221 @@
+//! A cluster whose nodes have a disk of their own, and a user on the submitting side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use herd_testing::{SlurmLab, within};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Bound on what a cluster does, on a machine that is loaded.
+pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
+const NODES: u32 = 6;
+
+/// A cluster whose nodes share nothing below a directory, with each other or with this side.
+pub(crate) struct Cluster {
+    pub(crate) lab: SlurmLab,
+    apart: PathBuf,
+    /// Removes the directory when its input is closed, so also when this process is killed.
+    _keeper: Child,
+}
+
+impl Cluster {
+    /// The cluster that tests share; it ends with this process.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Cluster> = OnceLock::new();
+        SHARED.get_or_init(|| Self::up(&["--nodes", &NODES.to_string()]))
+    }
+
+    /// Brings one up with these options of `lab/slurm up` besides.
+    pub(crate) fn up(options: &[&str]) -> Self {
+        let apart = tempfile::Builder::new().prefix("herd-apart-").tempdir();
+        let apart = apart.unwrap().keep();
+        let keeper = Command::new("sh")
+            .args(["-c", "read -r _; rm -rf \"$0\""])
+            .arg(&apart)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let path = apart.to_str().unwrap();
+        // Slurm starts a login shell for each job, and the tester's may do anything.
+        let fixed = ["--home", "local", "--scratch", path, "--no-accounting"];
+        Self {
+            lab: SlurmLab::up(&[&fixed, options].concat()),
+            apart,
+            _keeper: keeper,
+        }
+    }
+
+    /// What lies in the nodes' own directory, on any of them.
+    pub(crate) fn on_nodes(&self, nodes: u32) -> String {
+        let path = self.apart.to_str().unwrap();
+        let list = |node: u32| {
+            self.lab
+                .slurm(&["node", "in", &node.to_string(), "ls", "-A", path])
+        };
+        (1..=nodes).map(list).collect()
+    }
+}
+
+/// A user with a home that no node sees.
+pub(crate) struct User<'a> {
+    pub(crate) cluster: &'a Cluster,
+    dir: TempDir,
+}
+
+/// What a command answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    #[expect(dead_code, reason = "shown where a test fails")]
+    pub(crate) err: String,
+}
+
+impl<'a> User<'a> {
+    pub(crate) fn of(cluster: &'a Cluster) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("u-")
+            .tempdir_in(&cluster.apart);
+        let user = Self {
+            cluster,
+            dir: dir.unwrap(),
+        };
+        let node_dir = cluster.apart.display();
+        user.configure(&format!("shared_home = false\nnode_dir = \"{node_dir}\"\n"));
+        user
+    }
+
+    /// One whose home the nodes do see.
+    pub(crate) fn sharing(cluster: &'a Cluster) -> Self {
+        let dir = tempfile::Builder::new().prefix("herd-u-").tempdir();
+        let user = Self {
+            cluster,
+            dir: dir.unwrap(),
+        };
+        user.configure("");
+        user
+    }
+
+    /// What the configuration says of the cluster.
+    pub(crate) fn configure(&self, lines: &str) {
+        let text = format!("[backends.apart]\nkind = \"slurm\"\n{lines}");
+        fs::write(self.path("config.toml"), text).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `herd` with this home.
+    pub(crate) fn herd(&self, args: &[&str]) -> Command {
+        let mut command = self.cluster.lab.command(env!("CARGO_BIN_EXE_herd"));
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env("HERD_HOME", self.path("home"))
+            .env("HERD_CONFIG", self.path("config.toml"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn ask(&self, args: &[&str]) -> Answer {
+        let output = assert_cmd::Command::from_std(self.herd(args))
+            .timeout(2 * DEADLINE)
+            .output();
+        let output = output.unwrap();
+        Answer {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Writes a job file.
+    pub(crate) fn file(&self, mut job: Value) -> String {
+        job["backend"] = "apart".into();
+        job["resources"]["memory"] = "64MiB".into();
+        let path = self.path("job.yaml");
+        // JSON is YAML.
+        fs::write(&path, job.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Hands a job over.
+    pub(crate) fn submit(&'a self, job: Value) -> Job<'a> {
+        let answer = self.ask(&["submit", &self.file(job)]);
+        assert_eq!(answer.code, 0, "{answer:?}");
+        let id = answer.out.trim().to_owned();
+        let dir = self.path("home/jobs").join(&id);
+        Job {
+            user: self,
+            id,
+            dir,
+        }
+    }
+}
+
+/// A job.
+pub(crate) struct Job<'a> {
+    pub(crate) user: &'a User<'a>,
+    pub(crate) id: String,
+    pub(crate) dir: PathBuf,
+}
+
+impl Job<'_> {
+    pub(crate) fn text(&self, name: &str) -> String {
+        let bytes = fs::read(self.dir.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub(crate) fn record(&self, name: &str) -> Value {
+        serde_json::from_str(&self.text(name)).unwrap_or_default()
+    }
+
+    pub(crate) fn number(&self) -> String {
+        self.record("slurm.json")["job"].to_string()
+    }
+
+    /// Waits until the merged log here holds a text.
+    pub(crate) fn says(&self, text: &str) {
+        within(DEADLINE, text, || self.text("run.log").contains(text));
+    }
+
+    /// Waits for the end and holds that it is this one.
+    #[track_caller]
+    pub(crate) fn ends(&self, state: &str, code: i32) -> Value {
+        let found = self.user.ask(&["wait", &self.id, "--timeout", "200s"]);
+        let result = self.record("result.json");
+        let story = || {
+            ["run.log", "stage.log", "slurm.out", "attempts/1/end"]
+                .map(|name| format!("== {name}\n{}", self.text(name)))
+                .concat()
+        };
+        assert_eq!(result["state"], state, "{found:?}\n{result}\n{}", story());
+        assert_eq!(found.code, code, "{found:?}\n{}", story());
+        result
+    }
+
+    /// Waits until nothing of the job is left on any node or here: directories, processes, steps.
+    pub(crate) fn leaves_nothing(&self) {
+        let directory = self.record("slurm.json")["staged_to"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let name = Path::new(&directory)
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let on_nodes = || self.user.cluster.on_nodes(NODES);
+        within(DEADLINE, "clean nodes", || !on_nodes().contains(&name));
+        within(DEADLINE, "the end of all processes", || {
+            herd_testing::process::with_text(&self.id).is_empty()
+        });
+    }
+}

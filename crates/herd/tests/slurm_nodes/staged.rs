@@ -1,0 +1,253 @@
+//! Nodes that share no directory with the submitting side: program, plan, workdir and secrets get there, and
+//! output, records and codes get back.
+
+use std::fs;
+use std::process::Command;
+
+use herd_testing::within;
+use serde_json::json;
+
+use crate::lab::{Cluster, DEADLINE, User};
+
+/// A rank that says how it was asked to end, after it has said that it is there.
+const TRAPPING: &str = "trap 'echo rank $HERD_RANK was asked; exit 0' TERM\n\
+    echo rank $HERD_RANK is up; while :; do sleep 0.1; done";
+
+#[test]
+fn i7_i8_output_and_code_of_a_first_job_arrive() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({
+        "nodes": 3,
+        "run": "echo out $HERD_RANK on $SLURMD_NODENAME; echo err >&2; [ $HERD_RANK != 2 ] || { sleep 1; exit 7; }",
+    }));
+    let result = job.ends("FAILED", 7);
+    assert!(
+        result["failure"].to_string().contains("\"rank\":2"),
+        "{result}"
+    );
+    let log = job.text("run.log");
+    for rank in 0..3 {
+        assert!(
+            log.contains(&format!("rank={rank}) out {rank} on node")),
+            "{log}"
+        );
+        let own = job.text(&format!("attempts/1/ranks/{rank}/stdout.log"));
+        assert!(own.starts_with(&format!("out {rank} on node")), "{own}");
+        assert_eq!(
+            job.text(&format!("attempts/1/ranks/{rank}/stderr.log")),
+            "err\n"
+        );
+    }
+    let shown = user.ask(&["logs", &job.id, "--rank", "1", "--stream", "stderr"]);
+    assert!(shown.out.contains("err\n"), "{shown:?}");
+    job.leaves_nothing();
+}
+
+#[test]
+fn a_workdir_goes_along_and_ranks_meet() {
+    let user = User::of(Cluster::shared());
+    let work = user.path("work");
+    fs::create_dir_all(work.join("lib")).unwrap();
+    let script = "import os, socket\n\
+        import lib.words as words\n\
+        rank, port = int(os.environ['RANK']), int(os.environ['MASTER_PORT'])\n\
+        if rank == 0:\n\
+        \x20   with socket.create_server((os.environ['MASTER_ADDR'], port)) as server:\n\
+        \x20       peers = [server.accept()[0] for _ in range(int(os.environ['WORLD_SIZE']) - 1)]\n\
+        \x20       print(words.MET, sorted(peer.recv(9).decode() for peer in peers))\n\
+        else:\n\
+        \x20   for _ in range(600):\n\
+        \x20       try:\n\
+        \x20           peer = socket.create_connection((os.environ['MASTER_ADDR'], port))\n\
+        \x20           break\n\
+        \x20       except OSError:\n\
+        \x20           __import__('time').sleep(0.1)\n\
+        \x20   peer.sendall(str(rank).encode())\n";
+    fs::write(work.join("train.py"), script).unwrap();
+    fs::write(work.join("lib/words.py"), "MET = 'met'\n").unwrap();
+    fs::write(work.join("big.bin"), "x").unwrap();
+    fs::write(work.join(".herdignore"), "*.bin\n").unwrap();
+    let job = user.submit(json!({
+        "type": "pytorch",
+        "nodes": 2,
+        "procs_per_node": 2,
+        "workdir": work.to_str().unwrap(),
+        "run": "ls; python3 -B train.py",
+    }));
+    job.ends("SUCCEEDED", 0);
+    let log = job.text("run.log");
+    assert!(log.contains("met ['1', '2', '3']"), "{log}");
+    assert!(!log.contains("big.bin"), "{log}");
+    job.leaves_nothing();
+    assert!(!job.dir.join("work.tar").exists());
+}
+
+#[test]
+fn r19_cancelled_with_grace() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({"nodes": 2, "run": TRAPPING}));
+    job.says("rank 0 is up");
+    job.says("rank 1 is up");
+    let asked = user.ask(&["cancel", &job.id]);
+    assert_eq!(asked.code, 0, "{asked:?}");
+    job.ends("CANCELLED", 130);
+    let log = job.text("run.log");
+    assert!(
+        log.contains("rank 0 was asked") && log.contains("rank 1 was asked"),
+        "{log}"
+    );
+    job.leaves_nothing();
+}
+
+#[test]
+fn r19_scancel_from_outside_cancels_with_grace() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({"nodes": 2, "run": TRAPPING}));
+    job.says("rank 0 is up");
+    job.says("rank 1 is up");
+    user.cluster.lab.ask(&["scancel", &job.number()]);
+    // The driver's question may be ended by the same signal; then Slurm's word ends the job, and its code.
+    user.ask(&["wait", &job.id, "--timeout", "200s"]);
+    assert_eq!(job.record("result.json")["state"], "CANCELLED");
+    let log = job.text("run.log");
+    assert!(
+        log.contains("rank 0 was asked") && log.contains("rank 1 was asked"),
+        "{log}"
+    );
+    job.leaves_nothing();
+}
+
+#[test]
+fn i2_a_requeue_is_the_next_attempt_and_its_output_goes_on() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({
+        "nodes": 2,
+        "run": format!("echo attempt $HERD_ATTEMPT of rank $HERD_RANK; [ $HERD_ATTEMPT != 1 ] || {{ {TRAPPING}; }}"),
+    }));
+    job.says("rank 0 is up");
+    job.says("rank 1 is up");
+    user.cluster
+        .lab
+        .ask(&["scontrol", "requeue", &job.number()]);
+    let result = job.ends("SUCCEEDED", 0);
+    assert_eq!(result["attempts"], 2, "{result}");
+    assert_eq!(job.record("attempts/1/end")["state"], "PREEMPTED");
+    let shown = user.ask(&["logs", &job.id]).out;
+    for attempt in 1..=2 {
+        for rank in 0..2 {
+            let line = format!("rank={rank}) attempt {attempt} of rank {rank}\n");
+            assert_eq!(shown.matches(&line).count(), 1, "{shown}");
+        }
+    }
+    assert!(!shown.contains('\0'), "{shown}");
+    job.leaves_nothing();
+}
+
+#[test]
+fn a_failure_that_is_listed_is_tried_again() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({
+        "run": "echo attempt $HERD_ATTEMPT; [ $HERD_ATTEMPT != 1 ] || exit 75",
+        "retry": {"max": 1, "on": ["exit:75"], "backoff": "1s"},
+    }));
+    let result = job.ends("SUCCEEDED", 0);
+    assert_eq!(result["attempts"], 2, "{result}");
+    assert_eq!(job.record("attempts/1/end")["exit_code"], 75);
+    assert_eq!(job.text("run.log"), "attempt 1\nattempt 2\n");
+    job.leaves_nothing();
+}
+
+#[test]
+fn r26_i12_secrets_get_there_and_stand_nowhere() {
+    let user = User::of(Cluster::shared());
+    let secret = "hunter2-of-the-nodes";
+    fs::write(user.path("token"), secret).unwrap();
+    let token = user.path("token");
+    let job = user.submit(json!({
+        "nodes": 2,
+        "secrets": {"TOKEN": {"file": token.to_str().unwrap()}},
+        "run": "echo ${#TOKEN} characters; sleep 5",
+    }));
+    job.says("rank=1) 20 characters");
+    let lab = &user.cluster.lab;
+    let shown = lab.ask(&["scontrol", "show", "job", "-dd", &job.number()]);
+    let script = lab.ask(&["scontrol", "write", "batch_script", &job.number(), "-"]);
+    let key = job.text("key");
+    for (what, text) in [("job", &shown), ("script", &script)] {
+        assert!(
+            !text.contains(secret) && !text.contains(key.trim()),
+            "{what}: {text}"
+        );
+    }
+    // Arguments of programs are for all to see.
+    let named = herd_testing::process::with_text(&job.id);
+    for pid in named {
+        let (argv, _) = herd_testing::process::arguments_and_environment(pid);
+        let argv = String::from_utf8_lossy(&argv).into_owned();
+        assert!(
+            !argv.contains(secret) && !argv.contains(key.trim()),
+            "{argv}"
+        );
+    }
+    job.ends("SUCCEEDED", 0);
+    job.leaves_nothing();
+    assert!(!job.dir.join("secrets.json").exists());
+}
+
+/// The process that stages a job.
+fn stager(id: &str) -> Option<i32> {
+    herd_testing::process::with_text(id)
+        .into_iter()
+        .find(|pid| {
+            let (argv, _) = herd_testing::process::arguments_and_environment(*pid);
+            argv.split(|byte| *byte == 0).nth(1) == Some(b"stage")
+        })
+}
+
+#[test]
+fn i3_a_job_goes_on_while_nobody_stages_it_and_is_caught_up_with() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({
+        "nodes": 2,
+        "run": "echo up; for i in $(seq 40); do echo line $i; sleep 0.1; done; exit 4",
+    }));
+    job.says("rank=1) up");
+    within(DEADLINE, "the end of what stages it", || {
+        match stager(&job.id) {
+            Some(pid) => {
+                let _gone = nix::sys::signal::kill(
+                    nix::unistd::Pid::from_raw(pid),
+                    nix::sys::signal::Signal::SIGKILL,
+                );
+                false
+            }
+            None => true,
+        }
+    });
+    // Whoever asks starts it again.
+    job.ends("FAILED", 4);
+    let log = job.text("run.log");
+    for rank in 0..2 {
+        for line in 1..=40 {
+            let line = format!("rank={rank}) line {line}\n");
+            assert_eq!(log.matches(&line).count(), 1, "{log}");
+        }
+    }
+    job.leaves_nothing();
+}
+
+#[test]
+fn render_shows_a_script_that_slurm_takes() {
+    let user = User::of(Cluster::shared());
+    let script = user.ask(&["render", &user.file(json!({"nodes": 2, "run": "true"}))]);
+    assert_eq!(script.code, 0, "{script:?}");
+    assert!(
+        !script.out.contains(user.path("home").to_str().unwrap()),
+        "{script:?}"
+    );
+    let path = user.path("script.sh");
+    fs::write(&path, &script.out).unwrap();
+    let mut command: Command = user.cluster.lab.command("sbatch");
+    let tested = command.arg("--test-only").arg(&path).output().unwrap();
+    assert!(tested.status.success(), "{tested:?}");
+}
