@@ -29,14 +29,29 @@ class Executor(_Base):
 
     `folder` is where calls and results are kept, on a disk that the backend's nodes see; without one it is below herd's
     directory of jobs. It is removed at the end. `max_workers` calls of one `map` run at once, by default as many as the
-    backend has room for. `python` is the interpreter of the jobs, of the same version as this one.
+    backend has room for. Each call is a process of its own, in which `initializer(*initargs)` runs first. `python` is the
+    interpreter of the jobs, of the same version as this one.
     """
 
-    def __init__(self, backend=None, *, max_workers=None, folder=None, home=None, python=None, **options):
+    def __init__(
+        self,
+        backend=None,
+        *,
+        max_workers=None,
+        initializer=None,
+        initargs=(),
+        folder=None,
+        home=None,
+        python=None,
+        **options,
+    ):
         if backend is not None and not isinstance(backend, str):
             raise TypeError(f"the backend is a name such as local or slurm, not {backend!r}\nhint: max_workers={backend!r}")
         if max_workers is not None and max_workers < 1:
             raise ValueError("max_workers must be greater than 0")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        self._initializer = initializer and (initializer, initargs)
         self._limit = "" if max_workers is None else f"%{max_workers}"
         self._backend = backend
         self._home = home
@@ -67,9 +82,12 @@ class Executor(_Base):
 
     def _start(self, calls, more):
         directory = self._next_directory()
+        name = _name(calls[0][0])
+        if self._initializer:
+            calls = [(_run_initialized, (*self._initializer, call), {}) for call in calls]
         write_calls(directory, calls)
         command = [self._python, "-m", "herdsman._call", directory]
-        document = jobs.described({"run": command, "name": _name(calls[0][0])}, {**self._options, **more})
+        document = jobs.described({"run": command, "name": name}, {**self._options, **more})
         env = document.get("env") or {}
         # The job must find this package and what functions are imported from.
         path = os.pathsep.join(entry for entry in [_own_directory(), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))] if entry)
@@ -235,6 +253,12 @@ def _remove_what_is_done():
     for executor in list(_open):
         if executor._process == os.getpid() and not any(batch.open for batch in executor._batches):
             executor._remove()
+
+
+def _run_initialized(initializer, initargs, call):
+    initializer(*initargs)
+    fn, args, kwargs = call
+    return fn(*args, **kwargs)
 
 
 def _run_chunk(calls):

@@ -134,6 +134,17 @@ def test_max_workers_bounds_a_map(home, tmp_path):
         herdsman.Executor(max_workers=0)
 
 
+def test_an_initializer_runs_before_each_call(home):
+    def prepare(name):
+        import os
+
+        os.environ[name] = "ready"
+
+    with herdsman.Executor(backend="local", home=home, initializer=prepare, initargs=("OF_TEST",)) as executor:
+        assert executor.submit(os.getenv, "OF_TEST").result(DEADLINE) == "ready"
+        assert list(executor.map(os.getenv, ["OF_TEST"] * 2)) == ["ready"] * 2
+
+
 def test_the_tools_of_concurrent_futures_work(executor):
     futures = [executor.submit(pow, 2, n) for n in range(3)]
     done = {future.result() for future in concurrent.futures.as_completed(futures, timeout=DEADLINE)}
