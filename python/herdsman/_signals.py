@@ -5,9 +5,10 @@ import threading
 
 _depth = 0
 _held = []
-#: What asks for the end (SIGHUP, SIGINT, SIGQUIT, SIGTERM), and the mask of signals before they were blocked.
+#: What asks for the end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
 _ENDING = (1, 2, 3, 15)
-_before = None
+#: `before`: this thread's mask before they were blocked.
+_mask = threading.local()
 
 
 class _Undisturbed:
@@ -48,8 +49,7 @@ class _Blocked:
     def __enter__(self):
         import signal
 
-        global _before
-        _before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
 
     def __exit__(self, *_):
         forked()
@@ -62,12 +62,11 @@ def blocked():
 
 def forked():
     """From now on signals are heard again as they were before."""
-    global _before
-    if _before is not None:
+    before = vars(_mask).pop("before", None)
+    if before is not None:
         import signal
 
-        mask, _before = _before, None
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _nothing_is_held():
