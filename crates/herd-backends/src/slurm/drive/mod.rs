@@ -94,59 +94,82 @@ async fn run(
     // signal says that somebody has asked for the end of all tasks.
     let mut notice = signal(SignalKind::user_defined1()).map_err(DriveError::Signals)?;
     let work = Work::of(job, task)?;
-    let (dir, plan) = match begin(&work, &allocation.run, &clock)? {
+    let (mut dir, mut plan) = match begin(&work, &allocation.run, &clock)? {
         Begun::Attempt(dir, plan) => (dir, *plan),
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
         Begun::Over(end, plan) => return conclude(&work, &plan, end, &clock),
     };
-    let ended = tokio::select! {
-        ended = attempt(&work, &dir, &plan, allocation, options, &mut signals) => ended,
-        never = pass_requests_on(&work, &mut notice) => match never {},
-    };
-    if work.is_overtaken(plan.attempt)? {
-        let why = "a later attempt has begun elsewhere".to_owned();
-        return Ok(Driven::NotOurs { why });
-    }
-    let end = match ended {
-        Ok(end) => end,
-        Err(error) => {
-            // The job has ended for all who look; the error goes on to the batch script's output.
-            let end = AttemptEnd {
-                state: AttemptState::Failed,
-                failure: Some(Failure::DriverLost {
-                    detail: error.to_string(),
-                }),
-                exit_code: exit::HERD_FAILED,
-                ended_ms: clock.now_ms(),
-                ranks: Vec::new(),
-            };
-            once(dir.write_end(&end, DURABILITY))?;
-            finish(&work, &result(Some(end), plan.attempt, clock.now_ms()))?;
-            return Err(error);
+    loop {
+        let ended = tokio::select! {
+            ended = attempt(&work, &dir, &plan, allocation, options, &mut signals) => ended,
+            never = pass_requests_on(&work, &mut notice) => match never {},
+        };
+        if work.is_overtaken(plan.attempt)? {
+            let why = "a later attempt has begun elsewhere".to_owned();
+            return Ok(Driven::NotOurs { why });
         }
-    };
-    if end.state == AttemptState::Preempted {
-        note(&dir, &clock, "Slurm starts it again")?;
-        stage_out(options, LAST_STAGE_BOUND).await;
-        return Ok(Driven::Again);
-    }
-    if again(&plan, &end, retries_used(&work.own, plan.attempt)?).is_some() {
-        let mut next_plan = plan.clone();
-        // Slurm may end this process as soon as it is asked, so all is written before.
-        let next = write_next(&work.own, &mut next_plan, DURABILITY)?;
-        note(&next, &clock, "Slurm starts it again after a failure")?;
-        stage_out(options, STAGE_BOUND).await;
-        match scontrol::requeue(allocation.id()).await {
-            Ok(()) => {
-                let _ended = timeout(END_BOUND, signals.next()).await;
-                return Ok(Driven::Again);
+        let end = match ended {
+            Ok(end) => end,
+            Err(error) => {
+                // The job has ended for all who look; the error goes on to the batch script's output.
+                let end = AttemptEnd {
+                    state: AttemptState::Failed,
+                    failure: Some(Failure::DriverLost {
+                        detail: error.to_string(),
+                    }),
+                    exit_code: exit::HERD_FAILED,
+                    ended_ms: clock.now_ms(),
+                    ranks: Vec::new(),
+                };
+                once(dir.write_end(&end, DURABILITY))?;
+                finish(&work, &result(Some(end), plan.attempt, clock.now_ms()))?;
+                return Err(error);
             }
-            Err(error) => (options.warn)(&format!(
-                "the job is not tried again, since it cannot be requeued: {error}"
-            )),
+        };
+        if end.state == AttemptState::Preempted {
+            note(&dir, &clock, "Slurm starts it again")?;
+            stage_out(options, LAST_STAGE_BOUND).await;
+            return Ok(Driven::Again);
         }
+        if let Some(pause) = again(&plan, &end, retries_used(&work.own, plan.attempt)?) {
+            let mut next_plan = plan.clone();
+            // Slurm may end this process as soon as it is asked, so all is written before.
+            let next = write_next(&work.own, &mut next_plan, DURABILITY)?;
+            note(&next, &clock, "Slurm starts it again after a failure")?;
+            let requeued = match &options.staged {
+                Some(side) if kept_here(side, true, STAGE_BOUND).await => {
+                    clean(options);
+                    Ok(())
+                }
+                _ => scontrol::requeue(allocation.id()).await,
+            };
+            match requeued {
+                Ok(()) => {
+                    let _ended = timeout(END_BOUND, signals.next()).await;
+                    return Ok(Driven::Again);
+                }
+                // Nodes may have no scontrol. What has not lost them can be tried on the same ones.
+                Err(error)
+                    if options.staged.is_none()
+                        && !matches!(end.failure, Some(Failure::NodeLost { .. })) =>
+                {
+                    (options.warn)(&format!(
+                        "the job is tried again on the same nodes, since it cannot be requeued: {error}"
+                    ));
+                    let pause = Duration::from_millis(pause.ms);
+                    if timeout(pause, signals.next()).await.is_err() {
+                        next.claim_owner(&allocation.run.to_string())?;
+                        (dir, plan) = (next, next_plan);
+                        continue;
+                    }
+                }
+                Err(error) => (options.warn)(&format!(
+                    "the job is not tried again, since it cannot be requeued: {error}"
+                )),
+            }
+        }
+        return conclude(&work, &plan, end, &clock);
     }
-    conclude(&work, &plan, end, &clock)
 }
 
 /// The job, or task, ends as its last attempt did.
@@ -168,14 +191,20 @@ async fn stage_out(options: &DriveOptions, bound: Duration) {
     let Some(side) = &options.staged else {
         return;
     };
-    if kept_here(side, bound).await {
-        // What cannot be removed now is in the way of nobody.
-        drop(side.remove());
+    if kept_here(side, false, bound).await {
+        clean(options);
     } else {
         (options.warn)(&format!(
             "nobody has come for what the job has written: it stays in {}",
             side.path().display()
         ));
+    }
+}
+
+fn clean(options: &DriveOptions) {
+    if let Some(side) = &options.staged {
+        // What cannot be removed now is in the way of nobody.
+        drop(side.remove());
     }
 }
 
@@ -201,6 +230,7 @@ async fn attempt(
         .iter()
         .map(|name| NodePlan {
             name: name.clone(),
+            apart: options.staged.is_some() && *name != allocation.own_node,
             ..NodePlan::default()
         })
         .collect();
