@@ -303,8 +303,9 @@ pub(crate) fn an_array_after_a_job_and_a_job_after_an_array(lab: &Lab) {
     let any = user.submit(json!({"after": [{"job": array.id, "when": "any"}], "run": "true"}));
     let ok = user.submit(json!({"after": [array.id], "run": "true"}));
     array.await_state("QUEUED");
-    let waits = user.ask(&["status", &array.id]);
-    assert!(waits.out.contains("Dependency"), "{waits:?}");
+    let waits = array.in_slurm();
+    let after = format!("Dependency=afterok:{}", first.number());
+    assert!(waits.contains(&after), "{waits}");
     user.touch("go");
     let result = array.ends("FAILED", 1);
     assert_eq!(result["tasks"]["succeeded"], 1, "{result}");
