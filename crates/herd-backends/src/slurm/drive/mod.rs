@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use super::allocation::Allocation;
+use super::command::CommandError;
 use super::record::Site;
 use super::staging::{NodeSide, kept_here};
 use super::{DURABILITY, listen, scontrol, step};
@@ -131,45 +132,46 @@ async fn run(
             stage_out(options, LAST_STAGE_BOUND).await;
             return Ok(Driven::Again);
         }
-        if let Some(pause) = again(&plan, &end, retries_used(&work.own, plan.attempt)?) {
-            let mut next_plan = plan.clone();
-            // Slurm may end this process as soon as it is asked, so all is written before.
-            let next = write_next(&work.own, &mut next_plan, DURABILITY)?;
-            note(&next, &clock, "Slurm starts it again after a failure")?;
-            let requeued = match &options.staged {
-                Some(side) if kept_here(side, true, STAGE_BOUND).await => {
-                    clean(options);
-                    Ok(())
-                }
-                _ => scontrol::requeue(allocation.id()).await,
-            };
-            match requeued {
-                Ok(()) => {
-                    let _ended = timeout(END_BOUND, signals.next()).await;
-                    return Ok(Driven::Again);
-                }
-                // Nodes may have no scontrol. What has not lost them can be tried on the same ones.
-                Err(error)
-                    if options.staged.is_none()
-                        && !matches!(end.failure, Some(Failure::NodeLost { .. })) =>
-                {
-                    (options.warn)(&format!(
-                        "the job is tried again on the same nodes, since it cannot be requeued: {error}"
-                    ));
-                    let pause = Duration::from_millis(pause.ms);
-                    if timeout(pause, signals.next()).await.is_err() {
-                        next.claim_owner(&allocation.run.to_string())?;
-                        (dir, plan) = (next, next_plan);
-                        continue;
-                    }
-                }
-                Err(error) => (options.warn)(&format!(
-                    "the job is not tried again, since it cannot be requeued: {error}"
-                )),
+        let Some(pause) = again(&plan, &end, retries_used(&work.own, plan.attempt)?) else {
+            return conclude(&work, &plan, end, &clock);
+        };
+        let mut next_plan = plan.clone();
+        // Slurm may end this process as soon as it is asked, so all is written before.
+        let next = write_next(&work.own, &mut next_plan, DURABILITY)?;
+        note(&next, &clock, "Slurm starts it again after a failure")?;
+        let Err(error) = requeue(allocation, options).await else {
+            let _ended = timeout(END_BOUND, signals.next()).await;
+            return Ok(Driven::Again);
+        };
+        // Nodes may have no scontrol. What has not lost them can be tried on the same ones.
+        let here =
+            options.staged.is_none() && !matches!(end.failure, Some(Failure::NodeLost { .. }));
+        (options.warn)(&format!(
+            "the job is {}, since it cannot be requeued: {error}",
+            if here {
+                "tried again on the same nodes"
+            } else {
+                "not tried again"
             }
+        ));
+        let pause = Duration::from_millis(pause.ms);
+        if !here || timeout(pause, signals.next()).await.is_ok() {
+            return conclude(&work, &plan, end, &clock);
         }
-        return conclude(&work, &plan, end, &clock);
+        next.claim_owner(&allocation.run.to_string())?;
+        (dir, plan) = (next, next_plan);
     }
+}
+
+/// Has Slurm start the job, or task, again.
+async fn requeue(allocation: &Allocation, options: &DriveOptions) -> Result<(), CommandError> {
+    if let Some(side) = &options.staged {
+        if kept_here(side, true, STAGE_BOUND).await {
+            clean(options);
+            return Ok(());
+        }
+    }
+    scontrol::requeue(allocation.id()).await
 }
 
 /// The job, or task, ends as its last attempt did.
