@@ -21,7 +21,9 @@ SCRIPTS = ROOT / "target" / "python" / "herdsman.data" / "scripts"
 
 
 def _stage_programs():
-    command = ["cargo", "build", "--locked", "--profile", PROFILE, "-p", "herd", "-p", "herd-node", "--bins"]
+    # Tests build the whole workspace, and cargo unites the features of all that it is asked for: as it has built it already.
+    what = ["--workspace"] if PROFILE == "dev" else ["-p", "herd", "-p", "herd-node"]
+    command = ["cargo", "build", "--locked", "--profile", PROFILE, *what, "--bins"]
     subprocess.run(command, cwd=ROOT, check=True)
     built = TARGET / ("debug" if PROFILE == "dev" else PROFILE)
     shutil.rmtree(SCRIPTS, ignore_errors=True)

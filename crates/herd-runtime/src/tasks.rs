@@ -284,6 +284,10 @@ impl Common {
         let mut env: BTreeMap<String, String> = environment::of_rank(assign, 0, &nowhere);
         env.insert("HERD_RANK".to_owned(), "0".to_owned());
         env.insert("HERD_WORLD_SIZE".to_owned(), "1".to_owned());
+        env.retain(|name, _| !TASK_VARIABLES.contains(&name.as_str()));
+        if let Some(run) = &assign.plan.run {
+            command::say_again(run, assign.plan.login_shell, &mut env);
+        }
         let mut env = complete(assign, env);
         env.retain(|(name, _)| !TASK_VARIABLES.iter().any(|own| name == own));
         Self {

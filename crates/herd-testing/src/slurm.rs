@@ -88,6 +88,12 @@ impl SlurmLab {
             .env_remove("HERD_JOB_ID");
     }
 
+    /// What a variable holds in a shell of the cluster.
+    pub fn variable(&self, name: &str) -> String {
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        found.unwrap().1.to_string_lossy().into_owned()
+    }
+
     /// A command as from a shell of the cluster.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -96,6 +102,23 @@ impl SlurmLab {
         }
         self.enter(&mut command);
         command
+    }
+
+    /// The `PATH` of a shell of the cluster.
+    pub fn search_path(&self) -> OsString {
+        let own = self.variables.iter().find(|(name, _)| name == "PATH");
+        let path = own.map(|(_, path)| path.clone());
+        path.or_else(|| std::env::var_os("PATH"))
+            .unwrap_or_default()
+    }
+
+    /// Where a shell of the cluster finds a program.
+    pub fn which(&self, program: &str) -> PathBuf {
+        let path = self.search_path();
+        let mut found = std::env::split_paths(&path).map(|directory| directory.join(program));
+        found
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| panic!("{program} is not on the cluster's PATH"))
     }
 
     /// One of Slurm's own commands, which has to end well; what it prints.

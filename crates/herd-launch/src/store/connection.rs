@@ -15,6 +15,7 @@ use super::error::{Notice, ProtocolError, Refusal};
 use super::protocol::Decoder;
 use super::shared::{End, Handled, Options, Shared};
 use super::state::ClientId;
+use crate::clock::until;
 
 /// A client and its connection. Dropping it removes all that the store has of the client.
 pub(super) struct Connection {
@@ -49,29 +50,27 @@ impl Connection {
         let mut decoder = Decoder::default();
         let mut output = Vec::new();
         let mut written = 0;
-        let mut progress = Instant::now();
-        let silent_until = progress + options.validate_within;
+        // Since when the client takes nothing.
+        let mut stuck = None;
+        let silent_until = Instant::now() + options.validate_within;
         loop {
             if written == output.len() {
-                output = Vec::new();
+                output.clear();
                 written = 0;
             }
-            let idle = output.is_empty();
             self.shared.exchange(self.id, decoder.held(), &mut output)?;
-            if idle {
-                progress = Instant::now();
-            }
             if let Some(rest) = output.get(written..).filter(|rest| !rest.is_empty()) {
                 match writer.try_write(rest) {
                     Ok(count) => {
                         written += count;
-                        progress = Instant::now();
+                        stuck = None;
                     }
                     Err(error) if would_block(&error) => {
+                        let since = *stuck.get_or_insert_with(Instant::now);
                         tokio::select! {
                             _ = writer.writable() => {}
                             () = self.changed.notified() => {}
-                            () = tokio::time::sleep_until(progress + options.read_within) => {
+                            () = tokio::time::sleep_until(since + options.read_within) => {
                                 let seconds = options.read_within.as_secs();
                                 return Err(Refusal::NotReading(seconds).into());
                             }
@@ -89,11 +88,11 @@ impl Connection {
                     continue;
                 }
             }
-            let silent = !decoder.validated();
+            let silent = (!decoder.validated()).then_some(silent_until);
             let read = tokio::select! {
                 read = reader.read_buf(decoder.buffer()) => read,
                 () = self.changed.notified() => continue,
-                () = tokio::time::sleep_until(silent_until), if silent => {
+                () = until(silent) => {
                     let seconds = options.validate_within.as_secs();
                     return Err(ProtocolError::Silent(seconds).into());
                 }

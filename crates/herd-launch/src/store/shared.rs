@@ -243,9 +243,11 @@ impl Shared {
         let inner = &mut *inner;
         let client = inner.clients.get_mut(&id).ok_or(End::Quiet)?;
         if output.is_empty() {
-            *output = std::mem::take(&mut client.outbox);
+            // Small buffers are used again: most answers are a few bytes.
+            output.shrink_to(BATCH_BYTES);
+            std::mem::swap(output, &mut client.outbox);
         }
-        let held = held + output.capacity();
+        let held = held + output.capacity() + client.outbox.capacity();
         inner.under_way = inner.under_way - client.held + held;
         client.held = held;
         let limit = inner.options.limits.under_way_bytes;

@@ -470,6 +470,9 @@ fn describe(assign: &Assign, rank: u32) -> RankCommand {
         env.insert(NODE_VARIABLE.to_owned(), name);
     }
     let run = assign.plan.run.as_ref();
+    if let Some(run) = run {
+        command::say_again(run, assign.plan.login_shell, &mut env);
+    }
     RankCommand {
         argv: run
             .map(|run| command::words(run, assign.plan.login_shell))

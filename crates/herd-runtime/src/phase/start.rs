@@ -29,7 +29,8 @@ impl PhaseRun {
             .join("nodes")
             .join(name)
             .join("setup.log");
-        let env = environment::of_setup(assign);
+        let mut env = environment::of_setup(assign);
+        command::say_again(&setup.run, assign.plan.login_shell, &mut env);
         let spec = ProcessSpec {
             stdout: Output::File(log.clone()),
             stderr: Output::SameAsStdout,
@@ -83,6 +84,7 @@ impl PhaseRun {
                 "TORCHELASTIC_ERROR_FILE".to_owned(),
                 files.error_file.to_string_lossy().into_owned(),
             );
+            command::say_again(run, assign.plan.login_shell, &mut env);
             let spec = ProcessSpec {
                 stdin: if assign.pass_stdin {
                     Stdin::Inherit

@@ -96,7 +96,10 @@ pub fn script(
             Ok(wait) => text.push_str(&wait),
             Err(error) => refused.push(Unsupported {
                 key: "workdir".to_owned(),
-                reason: format!("the directory {} {error}", herd_core::text::quoted(directory)),
+                reason: format!(
+                    "the directory {} {error}",
+                    herd_core::text::quoted(directory)
+                ),
                 hint: "name another `node_dir` in the configuration of the backend".to_owned(),
             }),
         }

@@ -1,9 +1,9 @@
 //! The commands that herd itself starts: `executor`, `driver`, `rsh`, `shim`, `stage`, `nvml`.
 
 use super::Outcome;
-use crate::{backend_local, backend_slurm};
 use crate::cli::machine::RawArgs;
 use crate::printer::Printer;
+use crate::{backend_local, backend_slurm};
 
 /// Runs one node of a job.
 pub(crate) fn executor(args: &RawArgs) -> Outcome {

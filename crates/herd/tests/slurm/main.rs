@@ -60,10 +60,23 @@ fn clusters() -> Vec<Cluster> {
     ];
     vec![
         cluster("cgroup", &["--proctrack", "cgroup"], usual()),
+        cluster(
+            "cgroup_24_11",
+            &["--version", "24.11", "--proctrack", "cgroup"],
+            usual(),
+        ),
         cluster("linuxproc", strict, usual()),
         cluster(
-            "cgroup_faults",
-            &["--proctrack", "cgroup", "--no-accounting", "--nodes", "16"],
+            "cgroup_24_11_faults",
+            &[
+                "--version",
+                "24.11",
+                "--proctrack",
+                "cgroup",
+                "--no-accounting",
+                "--nodes",
+                "16",
+            ],
             faults::cases(),
         ),
         cluster(

@@ -65,7 +65,8 @@ impl<'a> User<'a> {
     /// the script stands for the one that it replaces.
     pub(crate) fn replace(&self, program: &str, script: &str) {
         use std::os::unix::fs::PermissionsExt as _;
-        let script = script.replace("REAL", &format!("/usr/bin/{program}"));
+        let real = self.lab.which(program);
+        let script = script.replace("REAL", &real.to_string_lossy());
         let path = self.bin.join(program);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -79,12 +80,14 @@ impl<'a> User<'a> {
     /// `herd` with this home.
     pub(crate) fn herd(&self, args: &[&str]) -> Command {
         let mut command = self.lab.command(env!("CARGO_BIN_EXE_herd"));
-        let path = std::env::var("PATH").unwrap_or_default();
+        let mut path = self.bin.clone().into_os_string();
+        path.push(":");
+        path.push(self.lab.search_path());
         command
             .args(args)
             .current_dir(self.dir.path())
             .env("HERD_HOME", self.dir.path().join("home"))
-            .env("PATH", format!("{}:{path}", self.bin.display()))
+            .env("PATH", path)
             .env("TZ", "UTC")
             .stdin(Stdio::null());
         command

@@ -3,7 +3,7 @@
 //! for a key that a failed comparison did not make, and ends a barrier when anybody writes its key),
 //! this one is not.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::mem;
 
 use crate::store::error::Refusal;
@@ -40,7 +40,7 @@ impl Awaited {
 /// All that the store holds.
 #[derive(Debug)]
 pub(in crate::store) struct State {
-    values: BTreeMap<Bytes, Bytes>,
+    values: HashMap<Bytes, Bytes>,
     queues: BTreeMap<Bytes, VecDeque<Bytes>>,
     /// Who waits, longest first. No entry is empty.
     waiting: BTreeMap<Awaited, VecDeque<ClientId>>,
@@ -55,7 +55,7 @@ pub(in crate::store) struct State {
 impl State {
     pub(in crate::store) fn new(bytes_max: usize, keys_max: usize) -> Self {
         Self {
-            values: BTreeMap::new(),
+            values: HashMap::new(),
             queues: BTreeMap::new(),
             waiting: BTreeMap::new(),
             awaited: BTreeMap::new(),
@@ -139,8 +139,10 @@ impl State {
                 put_length(answer, self.queues.get(&key).map_or(0, VecDeque::len));
             }
             Request::ListKeys => {
-                put_length(answer, self.values.len());
-                for key in self.values.keys() {
+                let mut keys: Vec<_> = self.values.keys().collect();
+                keys.sort_unstable();
+                put_length(answer, keys.len());
+                for key in keys {
                     put_string(answer, key);
                     bounded(answer)?;
                 }
@@ -180,6 +182,10 @@ impl State {
     }
 
     fn set(&mut self, key: Bytes, value: Bytes) -> Result<Vec<ClientId>, Refusal> {
+        if self.waiting.is_empty() {
+            self.put(key, value)?;
+            return Ok(Vec::new());
+        }
         self.put(key.clone(), value)?;
         Ok(self.wake_all(&Awaited::Key(key)))
     }

@@ -1,6 +1,7 @@
 //! The driver of a Slurm job: one run of its batch script, from finding out which attempt it is to the
 //! job's result, or to the next run.
 
+use std::path::Path;
 use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 use super::allocation::{Allocation, SlurmRun};
 use super::record::Site;
 use super::staging::{NodeSide, kept_here};
-use super::{DURABILITY, listen, scontrol, step};
+use super::{DURABILITY, container, listen, scontrol, step};
 use crate::attempts::{
     again, count_tasks, drive_attempt, make_room, once, read_key, read_plan, result, task_history,
     write_next,
@@ -90,9 +91,7 @@ async fn run(
     let (mut dir, mut plan) = match begin(job, &allocation.run, &clock)? {
         Begun::Attempt(dir, plan) => (dir, *plan),
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
-        Begun::Over(end, attempts) => {
-            return finish(job, result(Some(end), attempts, clock.now_ms()));
-        }
+        Begun::Over(end, plan) => return conclude(job, &plan, end, &clock),
     };
     loop {
         let end = match attempt(job, &dir, &plan, allocation, options, &mut signals).await {
@@ -155,10 +154,20 @@ async fn run(
                 )),
             }
         }
-        let mut settled = result(Some(end), plan.attempt, clock.now_ms());
-        settled.tasks = count_tasks(&plan, job)?;
-        return finish(job, settled);
+        return conclude(job, &plan, end, &clock);
     }
+}
+
+/// The job ends as its last attempt did.
+fn conclude(
+    job: &JobDir,
+    plan: &Plan,
+    end: AttemptEnd,
+    clock: &Clock,
+) -> Result<Driven, DriveError> {
+    let mut settled = result(Some(end), plan.attempt, clock.now_ms());
+    settled.tasks = count_tasks(plan, job)?;
+    finish(job, settled)
 }
 
 /// Waits until the submitting side has the records, where it does not see them; then nothing of the job is
@@ -187,8 +196,8 @@ fn clean(options: &DriveOptions) {
 /// What this run is about.
 enum Begun {
     Attempt(AttemptDir, Box<Plan>),
-    /// The attempt has ended, and only the job's result is missing.
-    Over(AttemptEnd, u32),
+    /// The last attempt has ended, and only the job's result is missing.
+    Over(AttemptEnd, Box<Plan>),
     NotOurs(String),
 }
 
@@ -209,8 +218,12 @@ fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveErro
                 return Ok(Begun::NotOurs(format!("it belongs to {owner}")));
             }
             match latest.read_end()? {
-                Some(end) if end.state != AttemptState::Preempted => {
-                    return Ok(Begun::Over(end, latest.number()));
+                // Its driver was ended before it could write more; another attempt may be due.
+                Some(end)
+                    if end.state != AttemptState::Preempted
+                        && again(&plan, &end, retries_used(job, plan.attempt)?).is_none() =>
+                {
+                    return Ok(Begun::Over(end, Box::new(plan)));
                 }
                 Some(_) => {}
                 // Its driver died with its node or was killed, and Slurm has started the job again.
@@ -280,6 +293,12 @@ async fn attempt(
         })
     };
     let site = Site::read(job)?;
+    let container = site.image.as_ref().map(|image| {
+        let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
+        let program = options.executor.first().map(Path::new).unwrap_or(home);
+        container::prepare(image, plan, home, program)
+    });
+    let container = container.transpose().map_err(DriveError::Container)?;
     let mut env = step::environment(std::env::vars_os());
     env.push((KEY_VARIABLE.into(), key_text.into()));
     let attempt = Attempt {
@@ -296,7 +315,7 @@ async fn attempt(
         tasks_dir: job.path().join("tasks"),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &site, allocation, &executor(options)),
+            argv: step::argv(plan, &site, allocation, container, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
         },
@@ -348,3 +367,6 @@ fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {
         },
     })
 }
+
+#[cfg(test)]
+mod tests;
