@@ -26,7 +26,7 @@ use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_link::Key;
 use herd_slurm::control;
-use herd_slurm::facts::ClusterFacts;
+use herd_slurm::facts::{ClusterFacts, Images};
 use herd_slurm::job::Id;
 use herd_slurm::sbatch::Refusal;
 use herd_slurm::script::Dependency;
@@ -47,6 +47,14 @@ pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
         Err(_) => Err(ClusterError::Output {
             command: "(the event loop did not start)",
         }),
+    }
+}
+
+/// The containers that a cluster runs.
+pub(crate) fn images(cluster: &Cluster, facts: &ClusterFacts) -> Images {
+    match runtime() {
+        Ok(runtime) => runtime.block_on(cluster.images(facts)),
+        Err(_) => Images::No,
     }
 }
 

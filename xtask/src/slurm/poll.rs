@@ -63,7 +63,7 @@ pub(crate) fn poll(file: &Path) -> Result<String> {
                 submitted_ms: 0,
                 staged_to: None,
                 parts: Vec::new(),
-            })
+            }))
         })
         .collect::<Result<_>>()?;
     let (before, begun) = (used(UsageWho::RUSAGE_SELF)?, Instant::now());

@@ -6,6 +6,7 @@ pub mod array;
 pub mod cancel;
 pub mod cluster;
 mod command;
+mod container;
 pub mod drive;
 pub mod entry;
 pub mod evidence;
@@ -20,6 +21,7 @@ pub mod submit;
 
 pub use allocation::{Allocation, AllocationError, SlurmRun};
 pub use command::CommandError;
+pub use container::ContainerError;
 
 /// The backend's records outlive a node that loses its power.
 const DURABILITY: herd_jobdir::Durability = herd_jobdir::Durability::Machine;
