@@ -126,7 +126,9 @@ impl Place {
     /// What to know about a job that is accepted.
     pub(crate) fn notes(&self, spec: &JobSpec, plan: &Plan) -> Vec<String> {
         let mut notes = self.with_request(spec, plan, refuse::notes);
-        if let (Self::Slurm(_), Some(array)) = (self, &plan.array) {
+        if let (Self::Slurm(_), Some(array)) = (self, &plan.array)
+            && !plan.tasks_apart
+        {
             let cpus = plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes);
             let at_once = array.limit.unwrap_or(cpus);
             notes.push(format!(

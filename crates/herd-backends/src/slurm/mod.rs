@@ -2,6 +2,7 @@
 //! the executors of all nodes.
 
 mod allocation;
+pub mod array;
 pub mod cancel;
 pub mod cluster;
 mod command;
@@ -10,6 +11,7 @@ pub mod entry;
 pub mod evidence;
 mod listen;
 pub mod observe;
+mod parts;
 pub mod record;
 mod scontrol;
 pub mod staging;

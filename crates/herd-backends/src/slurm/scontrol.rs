@@ -21,10 +21,8 @@ const REQUEUE_BOUND: Duration = Duration::from_mins(5);
 const REQUEUE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Why Slurm is just ending the job.
-pub(super) async fn why_ended(run: &SlurmRun) -> Result<Withdrawal, ClusterError> {
-    let text = Cluster::default()
-        .text(job::show_call(Id::job(run.job)))
-        .await?;
+pub(super) async fn why_ended(id: Id, run: &SlurmRun) -> Result<Withdrawal, ClusterError> {
+    let text = Cluster::default().text(job::show_call(id)).await?;
     let shown = job::parse(&text).map_err(|_other| ClusterError::Output {
         command: "scontrol show job",
     })?;
@@ -50,10 +48,10 @@ fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
 
 /// Has the job started again. Slurm ends this process soon after. A controller that is not there just now
 /// is waited for.
-pub(super) async fn requeue(run: &SlurmRun) -> Result<(), CommandError> {
+pub(super) async fn requeue(id: Id) -> Result<(), CommandError> {
     let started = Instant::now();
     loop {
-        let call = control::requeue_call(Id::job(run.job));
+        let call = control::requeue_call(id);
         let asked = Cluster::default().control(call).await;
         let absent = match &asked {
             Err(CommandError::TimedOut { .. }) => true,

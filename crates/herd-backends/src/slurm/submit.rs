@@ -10,13 +10,14 @@ use herd_jobdir::{Home, JobDir, JobDirError};
 use herd_runtime::clock::Clock;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::sbatch::{self, Refusal, Submitted};
-use herd_slurm::script::{Dependency, Request, job_name, script};
+use herd_slurm::script::{Dependency, Part, Request, job_name, script};
 use herd_slurm::{sacct, squeue, staging};
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::entry::FLAG;
+use super::parts::{Handing, chunks, part};
 use super::record::{Record, Site};
 use super::staging::bundle::{self, BundleError};
 use crate::local::{self, SubmitError as WriteError};
@@ -89,12 +90,26 @@ pub enum SubmitError {
     },
 }
 
-/// The batch script.
+/// The batch script, and of an array that Slurm takes in several parts all of them.
 pub fn render(
     home: &Home,
     plan: &Plan,
     submission: &Submission<'_>,
     facts: &ClusterFacts,
+) -> Result<Vec<String>, Vec<Unsupported>> {
+    let chunks = chunks(plan, facts);
+    let parts = (0..chunks.len().max(1)).map(|number| part(&chunks, number, None));
+    parts
+        .map(|part| script_of(home, plan, submission, facts, part.as_ref()))
+        .collect()
+}
+
+pub(super) fn script_of(
+    home: &Home,
+    plan: &Plan,
+    submission: &Submission<'_>,
+    facts: &ClusterFacts,
+    part: Option<&Part<'_>>,
 ) -> Result<String, Vec<Unsupported>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let (program, root) = match submission.staged_to {
@@ -102,13 +117,15 @@ pub fn render(
         Some(there) => (format!("{there}/{}", staging::PROGRAM), there.to_owned()),
     };
     let directory = format!("{root}/jobs/{}", plan.job);
-    let exec = [
+    let mut exec = vec![
         program,
         "driver".to_owned(),
         FLAG.to_owned(),
         root,
         plan.job.to_string(),
     ];
+    // Tells the driver that it is for one task, and which.
+    exec.extend(part.map(|part| part.chunk.offset.to_string()));
     let request = Request {
         plan,
         options: submission.options,
@@ -118,7 +135,7 @@ pub fn render(
         after: submission.after,
         staged_to: submission.staged_to,
     };
-    script(&request, facts, None, &exec)
+    script(&request, facts, part, &exec)
 }
 
 /// Hands the job over. Where Slurm has not got it, nothing of it is left but what tells why.
@@ -129,16 +146,17 @@ pub async fn submit(
     cluster: &Cluster,
     facts: &ClusterFacts,
 ) -> Result<(JobDir, Record), SubmitError> {
-    let script = render(home, &plan, submission, facts).map_err(SubmitError::Unsupported)?;
-    let name = job_name(&plan, 0);
-    let clock = Clock::start();
+    let chunks = chunks(&plan, facts);
+    let first = part(&chunks, 0, None);
+    let script = script_of(home, &plan, submission, facts, first.as_ref());
+    let script = script.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
     site.staged = submission.staged_to.is_some();
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
     let workdir = submission.workdir.map(Path::to_owned);
-    let job = local::submit(home, submission.job_yaml, plan, submission.secrets)?.dir;
+    let job = local::submit(home, submission.job_yaml, plan.clone(), submission.secrets)?.dir;
     if let Some(workdir) = workdir
         && let Err(error) = bundle::pack(&workdir, job.path())
     {
@@ -150,22 +168,25 @@ pub async fn submit(
     }
     job.write_script(&script)?;
     site.write(&job)?;
-    let submitted = match send(cluster, script, &name, submission.user).await {
-        Ok(submitted) => submitted,
+    if plan.tasks_apart {
+        job.prepare_for_tasks()?;
+    }
+    let handing = Handing {
+        home,
+        plan: &plan,
+        submission,
+        cluster,
+        facts,
+        job: &job,
+    };
+    match handing.all(script, &chunks).await {
+        Ok(record) => Ok((job, record)),
         Err(error) => {
             // Nothing runs under this id, and nobody is to wait for it.
             job.discard()?;
-            return Err(error);
+            Err(error)
         }
-    };
-    let record = Record {
-        job: submitted.job,
-        cluster: submitted.cluster,
-        submitted_ms: clock.now_ms(),
-        staged_to: submission.staged_to.map(str::to_owned),
-    };
-    record.write(&job)?;
-    Ok((job, record))
+    }
 }
 
 fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
@@ -180,7 +201,7 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
     }
 }
 
-async fn send(
+pub(super) async fn send(
     cluster: &Cluster,
     script: String,
     name: &str,
@@ -223,14 +244,24 @@ pub async fn find_again(
     let Some(plan) = job.attempt(1).read_plan()? else {
         return Ok(None);
     };
-    let Some(found) = find(cluster, &job_name(&plan, 0), user).await else {
+    let name = job_name(&plan, 0);
+    let Some(found) = find(cluster, &name, user).await else {
         return Ok(None);
     };
+    if plan.tasks_apart {
+        // How many of its arrays Slurm has is not known.
+        return Err(SubmitError::Unanswered {
+            text: "handing over its tasks broke off; `herd cancel` ends what has arrived"
+                .to_owned(),
+            name,
+        });
+    }
     let record = Record {
         job: found.job,
         cluster: found.cluster,
         submitted_ms: Clock::start().now_ms(),
         staged_to: None,
+        parts: Vec::new(),
     };
     record.write(job)?;
     Ok(Some(record))

@@ -128,6 +128,9 @@ pub struct NodePlan {
     pub cpus: Option<Vec<usize>>,
     /// Bytes of memory that all its processes may use together, where that can be enforced.
     pub memory: Option<u64>,
+    /// Whether it shares no directory with the driver: what its logs hold is then written into the driver's
+    /// own as it comes over the link.
+    pub apart: bool,
 }
 
 /// Why an attempt could not be driven to its end.

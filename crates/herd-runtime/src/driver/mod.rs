@@ -93,7 +93,8 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
     let executors = start_executors(&mut attempt, address)?;
     let starter = Starter::of(&attempt);
     let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
-    let files = LogFiles::new(attempt.dir.clone(), names.clone());
+    let apart = attempt.nodes.iter().map(|node| node.apart).collect();
+    let files = LogFiles::new(attempt.dir.clone(), names.clone(), apart);
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
     let mut coordinator = Coordinator::new(
         attempt.plan.clone(),

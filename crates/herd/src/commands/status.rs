@@ -117,6 +117,9 @@ fn command_lines(command: &str, look: Look) -> String {
 
 fn attempts(job: &Job, context: &Context) -> Result<Vec<Attempt>, ExpectedError> {
     let mut attempts = Vec::new();
+    if job.tasks_apart()?.is_some() {
+        return Ok(attempts);
+    }
     for number in 1..=job.status.brief.attempt {
         let end = job
             .dir

@@ -4,17 +4,19 @@ mod choose;
 mod observed;
 mod row;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use herd_core::JobId;
+use herd_core::plan::Plan;
 use herd_core::result::AttemptEnd;
 use herd_core::retry;
 use herd_core::spec::JobType;
 use herd_core::state::JobState;
 use herd_core::units::Span;
 use herd_jobdir::status::{DRIVER_LOST, TaskOverview};
-use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
+use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary, apart};
 
 use crate::error::ExpectedError;
 use crate::report::Context;
@@ -25,6 +27,7 @@ use herd_backends::slurm::observe::View;
 use herd_backends::slurm::record::Record;
 use herd_login::mirror::Record as LoginRecord;
 use herd_slurm::outcome::Condition;
+use observed::Seen;
 pub(crate) use row::{JobRow, list, type_name};
 
 /// Columns assumed where no terminal says how many it has.
@@ -77,6 +80,8 @@ pub(crate) struct Job {
     /// When this was last heard of it, where that cannot be asked for just now; milliseconds since the
     /// Unix epoch.
     pub(crate) as_of_ms: Option<u64>,
+    /// The same of its tasks that have not ended, where they are Slurm's.
+    pub(crate) tasks_observed: BTreeMap<u32, View>,
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
@@ -145,21 +150,20 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         status = herd_jobdir::status(&dir).map_err(failed)?;
         backend_login::tell(&mut status.brief, &dir, record);
     }
-    let slurm = Record::read(&dir).map_err(failed)?;
-    let mut observed = None;
-    if let Some(record) = slurm.as_ref().filter(|_| !status.brief.settled) {
-        backend_slurm::look_after(&dir, record)?;
-        observed = observed::look(record);
-        match &observed {
-            // What the job left on its nodes comes first; who brings it ends the job.
-            Some(view)
-                if matches!(view.condition, Condition::Ended(_)) && record.staged_to.is_none() =>
-            {
-                backend_slurm::settle(&dir, view)?;
-                status = herd_jobdir::status(&dir).map_err(failed)?;
-            }
-            Some(view) => observed::tell(&mut status.brief, record, view),
-            None => {}
+    let asked = observed::ask_about(&dir).map_err(failed)?;
+    let mut seen = Seen::default();
+    if let Some(asked) = asked.as_ref().filter(|_| !status.brief.settled) {
+        backend_slurm::look_after(&dir, &asked.record)?;
+        seen = observed::look(asked);
+        let ended = if asked.record.parts.is_empty() {
+            settle(&dir, &asked.record, seen.whole.as_ref())?
+        } else {
+            settle_tasks(&dir, &seen)?
+        };
+        if ended {
+            status = herd_jobdir::status(&dir).map_err(failed)?;
+        } else if let Some(view) = &seen.whole {
+            observed::tell(&mut status.brief, &asked.record, view);
         }
     }
     let summary = dir.read_summary().map_err(failed)?;
@@ -168,11 +172,33 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         dir,
         summary,
         status,
-        slurm,
-        observed,
+        slurm: asked.map(|asked| asked.record),
+        observed: seen.whole,
+        tasks_observed: seen.tasks,
         login,
         as_of_ms: as_of_ms.filter(|_| !settled),
     })
+}
+
+/// Ends a job that has ended in Slurm alone; whether it was looked at.
+fn settle(dir: &JobDir, record: &Record, view: Option<&View>) -> Result<bool, ExpectedError> {
+    // What the job left on its nodes comes first; who brings it ends the job.
+    let ended =
+        |view: &&View| matches!(view.condition, Condition::Ended(_)) && record.staged_to.is_none();
+    let Some(view) = view.filter(ended) else {
+        return Ok(false);
+    };
+    backend_slurm::settle(dir, view)?;
+    Ok(true)
+}
+
+/// The same for tasks that are Slurm's; whether the job has ended with them.
+fn settle_tasks(dir: &JobDir, seen: &Seen) -> Result<bool, ExpectedError> {
+    let plan = apart::plan_of(dir);
+    match plan.map_err(|error| ExpectedError::failed("read the job's plan", error))? {
+        Some(plan) => backend_slurm::settle_tasks(dir, &plan, &seen.tasks),
+        None => Ok(false),
+    }
 }
 
 impl Job {
@@ -285,6 +311,12 @@ impl Job {
         }
     }
 
+    /// The plan of a job whose tasks have drivers of their own.
+    pub(crate) fn tasks_apart(&self) -> Result<Option<Plan>, ExpectedError> {
+        apart::plan_of(&self.dir)
+            .map_err(|error| ExpectedError::failed("read the job's plan", error))
+    }
+
     /// Where the tasks of an array stand, and which did not succeed.
     pub(crate) fn tasks(&self) -> Result<Option<TaskOverview>, ExpectedError> {
         if self.status.tasks.is_none() {
@@ -302,13 +334,13 @@ impl Job {
         retry::not_listed(plan.retry.as_ref(), failure)
     }
 
-    /// Path of the merged log.
+    /// Path of the merged log; where tasks have drivers of their own, of the directory with theirs.
     pub(crate) fn log_path(&self) -> String {
-        self.dir
-            .path()
-            .join(herd_jobdir::runlog::DATA_NAME)
-            .display()
-            .to_string()
+        let path = match self.tasks_apart() {
+            Ok(Some(_)) => self.dir.tasks_dir(),
+            Ok(None) | Err(_) => self.dir.path().join(herd_jobdir::runlog::DATA_NAME),
+        };
+        path.display().to_string()
     }
 
     /// The job as a row.

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod arrays;
 mod cancel;
 mod faults;
 mod lab;
@@ -48,7 +49,10 @@ fn clusters() -> Vec<Cluster> {
         cases,
         lab: Arc::default(),
     };
-    let usual = || [rows::cases(), cancel::cases(), submission::cases()].concat();
+    let usual = || {
+        let cases = [rows::cases(), cancel::cases(), submission::cases()];
+        [cases.concat(), arrays::cases()].concat()
+    };
     // What a site may set against jobs that look after their own ranks.
     let strict = &[
         "--proctrack",
@@ -66,6 +70,17 @@ fn clusters() -> Vec<Cluster> {
             usual(),
         ),
         cluster("linuxproc", strict, usual()),
+        cluster(
+            "small_arrays",
+            &[
+                "--conf",
+                "MaxArraySize=5",
+                "--no-accounting",
+                "--nodes",
+                "4",
+            ],
+            arrays::cases_of_small_ones(),
+        ),
         cluster(
             "cgroup_24_11_faults",
             &[

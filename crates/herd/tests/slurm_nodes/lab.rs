@@ -84,15 +84,25 @@ impl<'a> User<'a> {
             cluster,
             dir: dir.unwrap(),
         };
-        user.configure("shared_home = false\n");
+        let node_dir = cluster.apart.display();
+        user.configure(&format!("shared_home = false\nnode_dir = \"{node_dir}\"\n"));
+        user
+    }
+
+    /// One whose home the nodes do see.
+    pub(crate) fn sharing(cluster: &'a Cluster) -> Self {
+        let dir = tempfile::Builder::new().prefix("herd-u-").tempdir();
+        let user = Self {
+            cluster,
+            dir: dir.unwrap(),
+        };
+        user.configure("");
         user
     }
 
     /// What the configuration says of the cluster.
     pub(crate) fn configure(&self, lines: &str) {
-        let node_dir = self.cluster.apart.display();
-        let text =
-            format!("[backends.apart]\nkind = \"slurm\"\nnode_dir = \"{node_dir}\"\n{lines}");
+        let text = format!("[backends.apart]\nkind = \"slurm\"\n{lines}");
         fs::write(self.path("config.toml"), text).unwrap();
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use herd_core::hostlist;
 use herd_jobdir::{JobDir, JobDirError};
 use herd_runtime::clock::Clock;
+use herd_slurm::control;
 use herd_slurm::job::{self, Id};
 use herd_slurm::outcome::Condition;
 use herd_slurm::quote::Unquotable;
@@ -36,6 +37,8 @@ const LOCK: &str = "stage.lock";
 const BROUGHT: &str = "staged.json";
 /// How long Slurm's answer stands: the first one, and the longest. A job that starts waits as long.
 const STANDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// Bytes of the end of a growing file that its next writer may look at.
+const LAST: u64 = 64;
 /// How often requests are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -159,12 +162,12 @@ struct Staging<'a> {
 
 impl Staging<'_> {
     fn step(&self) -> Result<Step, StageError> {
-        let records = std::slice::from_ref(&self.record);
+        let asked = observe::Asked::job(self.record.clone());
         let views = self
             .runtime
-            .block_on(observe::observe(&self.cluster, records));
+            .block_on(observe::observe(&self.cluster, &[asked]));
         let views = views?;
-        match views.get(&self.record.job) {
+        match views.get(&Id::job(self.record.job)) {
             Some(view) if matches!(view.condition, Condition::Running) => {
                 self.run()?;
                 Ok(Step::Again)
@@ -241,10 +244,15 @@ impl Staging<'_> {
         // It ends with its streams; where it does not, nothing is to be had from it any more.
         drop(step.kill());
         drop(step.wait());
-        said.map_err(system("keep up with the job on its node"))
+        if said.map_err(system("keep up with the job on its node"))? {
+            let call = control::requeue_call(Id::job(self.record.job));
+            self.runtime.block_on(self.cluster.control(call))?;
+        }
+        Ok(())
     }
 
-    fn converse(&self, mut node: Conversation<ChildStdin>) -> io::Result<()> {
+    /// Whether Slurm is to start the job again.
+    fn converse(&self, mut node: Conversation<ChildStdin>) -> io::Result<bool> {
         let ready = loop {
             if let (Head::Here { ready }, _) = node.wait()? {
                 break ready;
@@ -252,20 +260,25 @@ impl Staging<'_> {
         };
         self.say_what_is_here(&mut node, ready)?;
         let mut requests = 0;
+        let mut over = false;
         loop {
             let said = match node.next(LOOK) {
-                // The other side ends when it has heard that all is kept.
-                Err(_) if self.path("result.json")?.exists() => return Ok(()),
+                // The other side may be ended with its step before it can say so.
+                Err(_) if over || self.path("result.json")?.exists() => return Ok(false),
                 said => said?,
             };
             match said {
+                Some((Head::Over { requeue }, _)) => return Ok(requeue),
                 Some((Head::Whole { path, .. }, bytes)) => {
                     files::write_whole(&self.path(&path)?, &bytes)?;
                 }
                 Some((Head::Part { path, offset, .. }, bytes)) => {
                     files::write_part(&self.path(&path)?, offset, &bytes)?;
                 }
-                Some((Head::AllSent, _)) => node.say(&Head::Kept, b"")?,
+                Some((Head::AllSent, _)) => {
+                    node.say(&Head::Kept, b"")?;
+                    over = true;
+                }
                 Some(_) => {}
                 None => {
                     for request in self.requests(&mut requests) {
@@ -294,7 +307,7 @@ impl Staging<'_> {
         }
         for (path, length) in files {
             if files::grows(&path) && path != "tasks.jsonl" {
-                node.say(&Head::Has { path, length }, b"")?;
+                self.say_the_end_of(node, path, length)?;
             } else {
                 let bytes = fs::read(self.job.path().join(&path))?;
                 let length = bytes.len() as u64;
@@ -302,6 +315,34 @@ impl Staging<'_> {
             }
         }
         node.say(&Head::Ready, b"")
+    }
+
+    /// How long a file is that goes on growing there, and its last bytes, by which writers go on.
+    fn say_the_end_of(
+        &self,
+        node: &mut Conversation<ChildStdin>,
+        path: String,
+        length: u64,
+    ) -> io::Result<()> {
+        let offset = length.saturating_sub(LAST);
+        let mut bytes = Vec::new();
+        let mut file = File::open(self.path(&path)?)?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(length - offset).read_to_end(&mut bytes)?;
+        let has = Head::Has {
+            path: path.clone(),
+            length,
+        };
+        node.say(&has, b"")?;
+        let length = bytes.len() as u64;
+        node.say(
+            &Head::Part {
+                path,
+                offset,
+                length,
+            },
+            &bytes,
+        )
     }
 
     /// Requests for the job's end that were written down here since.
