@@ -95,6 +95,8 @@ pub(crate) const ATTEMPT_FILES: &[(&str, Kind)] = &[
     ("events.jsonl", Kind::Growing),
     ("end", Kind::Whole),
 ];
+const TASKS: &str = "tasks/";
+const OWNER: &str = "owner";
 /// The last one of all: whoever sees it finds all others complete.
 pub(crate) const RESULT: &str = "result.json";
 
@@ -106,6 +108,17 @@ pub(crate) fn kind(path: &str) -> Option<Kind> {
     };
     if path == RESULT {
         return Some(Kind::Whole);
+    }
+    if let Some(rest) = path.strip_prefix(TASKS) {
+        // tasks/12/12345/…, a directory like a job's.
+        let (_, rest) = rest.split_once('/').filter(|(group, _)| is_number(group))?;
+        let (_, rest) = rest.split_once('/').filter(|(task, _)| is_number(task))?;
+        return match rest.strip_prefix("attempts/") {
+            // Whether a task runs is told by this.
+            Some(of_attempt) if is_owner(of_attempt) => Some(Kind::Whole),
+            _ if rest.starts_with(TASKS) => None,
+            _ => kind(rest),
+        };
     }
     match path.strip_prefix("attempts/") {
         None => of(FILES, path),
@@ -120,17 +133,35 @@ pub(crate) fn kind(path: &str) -> Option<Kind> {
     }
 }
 
+fn is_number(text: &str) -> bool {
+    text.parse::<u32>()
+        .is_ok_and(|number| number.to_string() == text)
+}
+
+fn is_owner(path: &str) -> bool {
+    path.split_once('/')
+        .is_some_and(|(number, name)| is_number(number) && name == OWNER)
+}
+
+/// Directories of tasks that have a driver of their own, by their paths below the job's.
+pub(crate) fn task_dirs(job: &JobDir) -> Vec<(String, JobDir)> {
+    let begun = herd_jobdir::apart::begun(job);
+    begun
+        .into_iter()
+        .filter_map(|index| {
+            let task = job.task(index);
+            let path = task.path().strip_prefix(job.path()).ok()?.to_str()?;
+            Some((path.to_owned(), task.clone()))
+        })
+        .collect()
+}
+
 /// What this side has of a job.
 pub fn held(job: &JobDir) -> Held {
-    let attempts = job.latest_attempt().ok().flatten();
-    let attempts = attempts
-        .map_or(0, |attempt| attempt.number())
-        .min(MOST_ATTEMPTS);
     let mut files = BTreeMap::new();
-    for path in paths(attempts) {
-        if let Ok(meta) = std::fs::metadata(job.path().join(&path)) {
-            files.insert(path, meta.len());
-        }
+    note(job, "", &mut files);
+    for (place, task) in task_dirs(job) {
+        note(&task, &format!("{place}/"), &mut files);
     }
     Held {
         job: job.id(),
@@ -138,8 +169,18 @@ pub fn held(job: &JobDir) -> Held {
     }
 }
 
+fn note(dir: &JobDir, place: &str, files: &mut BTreeMap<String, u64>) {
+    let attempts = dir.latest_attempt().ok().flatten();
+    let attempts = attempts.map_or(0, |attempt| attempt.number());
+    for path in paths(attempts.min(MOST_ATTEMPTS), !place.is_empty()) {
+        if let Ok(meta) = std::fs::metadata(dir.path().join(&path)) {
+            files.insert(format!("{place}{path}"), meta.len());
+        }
+    }
+}
+
 /// Paths of the files of a job with so many attempts, the result last.
-pub(crate) fn paths(attempts: u32) -> Vec<String> {
+pub(crate) fn paths(attempts: u32, of_task: bool) -> Vec<String> {
     let mut paths: Vec<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
     for number in 1..=attempts {
         paths.extend(
@@ -147,6 +188,7 @@ pub(crate) fn paths(attempts: u32) -> Vec<String> {
                 .iter()
                 .map(|(name, _)| format!("attempts/{number}/{name}")),
         );
+        paths.extend(of_task.then(|| format!("attempts/{number}/{OWNER}")));
     }
     paths.push(RESULT.to_owned());
     paths
@@ -243,6 +285,8 @@ mod tests {
         assert!(piece(&job, "run.log", 9, b"x").is_err());
         piece(&job, "attempts/3/events.jsonl", 0, b"{}\n").unwrap();
         piece(&job, "result.json", 0, b"{}").unwrap();
+        piece(&job, "tasks/0/7/attempts/1/owner", 0, b"{}").unwrap();
+        piece(&job, "tasks/0/7/run.log", 0, b"{}").unwrap();
         assert_eq!(std::fs::read(job.path().join("run.log")).unwrap(), b"abcde");
         let held = held(&job).files;
         assert_eq!(held["run.log"], 5);
@@ -260,6 +304,9 @@ mod tests {
             "../x",
             "/etc/x",
             "attempts/1/owner",
+            "tasks/0/1/key",
+            "tasks/0/1/tasks/0/1/end",
+            "tasks/../1/end",
             "attempts/01/end",
             "attempts/../end",
             "attempts/999999999/end",

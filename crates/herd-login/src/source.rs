@@ -10,6 +10,8 @@ use herd_jobdir::JobDir;
 use crate::mirror::{self, Kind, RESULT};
 use crate::protocol::{MOST_PIECE, Part};
 
+/// No file: stands in what is held for a task of which all was sent.
+const ALL: &str = "";
 /// Largest file that is sent as a whole.
 const MOST_WHOLE: u64 = 64 << 20;
 
@@ -22,18 +24,44 @@ pub fn send(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let over = job.path().join(RESULT).exists();
-    let attempts = job
+    for (place, task) in mirror::task_dirs(job) {
+        let place = format!("{place}/");
+        // A task that had ended when all of it was sent needs no second look.
+        if held.get(&format!("{place}{ALL}")) == Some(&u64::from(log)) {
+            continue;
+        }
+        let ended = task.path().join(RESULT).exists();
+        directory(job, &task, &place, ended, held, log, out)?;
+        if ended {
+            held.insert(format!("{place}{ALL}"), u64::from(log));
+        }
+    }
+    directory(job, job, "", over, held, log, out)
+}
+
+/// Sends what is new in one directory, whose path below the job's is `place`.
+fn directory(
+    job: &JobDir,
+    dir: &JobDir,
+    place: &str,
+    over: bool,
+    held: &mut BTreeMap<String, u64>,
+    log: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let attempts = dir
         .latest_attempt()
         .ok()
         .flatten()
         .map_or(0, |attempt| attempt.number());
     // The index as long as it is now: its text is in the log already, which is looked at later.
-    let index = length(job, "run.index")?;
-    for path in mirror::paths(attempts) {
+    let index = length(job, &format!("{place}run.index"))?;
+    for name in mirror::paths(attempts, !place.is_empty()) {
+        let path = format!("{place}{name}");
         let Some(kind) = mirror::kind(&path) else {
             continue;
         };
-        if (kind == Kind::Log && !log) || (path == RESULT && !over) {
+        if (kind == Kind::Log && !log) || (name == RESULT && !over) {
             continue;
         }
         let has = held.get(&path).copied();
@@ -46,7 +74,7 @@ pub fn send(
                 }
             }
             Kind::Growing | Kind::Log => {
-                let most = (path == "run.index").then_some(index);
+                let most = (name == "run.index").then_some(index);
                 let has = grown(job, &path, has.unwrap_or(0), most, out)?;
                 held.insert(path, has);
             }

@@ -54,6 +54,12 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     }
     let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
+    if let Some(record) = job.login.as_ref().filter(|_| !args.follow) {
+        // What is here already is better than nothing.
+        if let Err(error) = backend_login::fetch_log(&job, record) {
+            printer.report(&error.render(printer.err_color()));
+        }
+    }
     if let Some(plan) = &apart {
         return apart::all(args, &job, plan, filter, &mut shaper, printer);
     }
@@ -62,12 +68,6 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     } else if args.follow {
         follow(&job, filter, &mut shaper, printer)?;
     } else {
-        if let Some(record) = &job.login {
-            // What is here already is better than nothing.
-            if let Err(error) = backend_login::fetch_log(&job, record) {
-                printer.report(&error.render(printer.err_color()));
-            }
-        }
         let opened = RunLogReader::open(job.dir.path(), filter).map_err(unreadable)?;
         let Some(mut reader) = opened else {
             printer.note(&format!("{} has written nothing yet", job.short()));
