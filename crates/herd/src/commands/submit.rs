@@ -40,7 +40,14 @@ pub(super) fn hand_over(
                 printer.warn(&warning);
             }
             let (id, record) = backend_slurm::submit(home, &input)?;
-            printer.note(&format!("{} is job {} of Slurm", id.short(), record.job));
+            let numbers: Vec<String> = record.numbers().iter().map(u32::to_string).collect();
+            let what = match record.parts.len() {
+                0 => "job",
+                1 => "array",
+                _ => "arrays",
+            };
+            let numbers = numbers.join(", ");
+            printer.note(&format!("{} is {what} {numbers} of Slurm", id.short()));
             Ok(id)
         }
     }

@@ -258,6 +258,16 @@ impl Job {
 
     /// Refuses a job that does not run.
     pub(crate) fn require_active(&self, what: &str) -> Result<(), ExpectedError> {
+        if !self.is_ended() && self.tasks_apart()?.is_some() {
+            return Err(ExpectedError::WrongState {
+                job: self.short(),
+                problem: "has a driver for each of its tasks, and this reaches none of them"
+                    .to_owned(),
+                hint: Some(
+                    "`srun --overlap --jobid=N` runs a command beside a task of Slurm".to_owned(),
+                ),
+            });
+        }
         if !self.is_ended() && self.status.driver.is_some() {
             return Ok(());
         }
