@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn only_the_last_lines_are_shown() {
-        let text = (0..50).fold(String::new(), |text, n| text + &format!("line {n}\n\n"));
+        let lines: Vec<String> = (0..50).map(|n| format!("line {n}")).collect();
+        let text = lines.join("\n\n");
         let said = Said::new(text.as_bytes());
         assert_eq!(said.text().matches(';').count(), LINES - 1);
         assert!(said.text().ends_with("line 49"));

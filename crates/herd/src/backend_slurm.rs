@@ -14,6 +14,7 @@ use herd_backends::slurm::array;
 use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
 use herd_backends::slurm::evidence::{self, Evidence};
 use herd_backends::slurm::observe::{self, Asked, View, Views};
+use herd_backends::slurm::parts;
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::staging::here;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
@@ -25,7 +26,7 @@ use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_link::Key;
 use herd_slurm::control;
-use herd_slurm::facts::ClusterFacts;
+use herd_slurm::facts::{ClusterFacts, Images};
 use herd_slurm::job::Id;
 use herd_slurm::sbatch::Refusal;
 use herd_slurm::script::Dependency;
@@ -46,6 +47,14 @@ pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
         Err(_) => Err(ClusterError::Output {
             command: "(the event loop did not start)",
         }),
+    }
+}
+
+/// The containers that a cluster runs.
+pub(crate) fn images(cluster: &Cluster, facts: &ClusterFacts) -> Images {
+    match runtime() {
+        Ok(runtime) => runtime.block_on(cluster.images(facts)),
+        Err(_) => Images::No,
     }
 }
 
@@ -128,7 +137,9 @@ pub(crate) fn submit_as(
 /// What became of a submission that broke off before it was written down.
 pub(crate) fn find_again(job: &JobDir, cluster: &Cluster) -> Result<Option<Record>, ExpectedError> {
     let user = user_name();
-    let found = submit::find_again(job, cluster, &user);
+    let facts = facts(cluster)
+        .map_err(|error| ExpectedError::failed("ask Slurm what the cluster has", error))?;
+    let found = parts::find_again(job, cluster, &facts, &user);
     let found = runtime()?.block_on(found);
     found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))
 }

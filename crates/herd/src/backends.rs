@@ -91,11 +91,14 @@ impl Place {
         let cluster = Cluster {
             name: slurm.cluster,
         };
-        let facts = backend_slurm::facts(&cluster).map_err(|error| {
+        let mut facts = backend_slurm::facts(&cluster).map_err(|error| {
             Fault::new(format!("backend {name}: {}", error_line(&error))).hint(format!(
                 "`herd doctor -b {name}` looks closer; `-b local` runs the job on this machine"
             ))
         })?;
+        if spec.image.is_some() {
+            facts.images = backend_slurm::images(&cluster, &facts);
+        }
         Ok(Self::Slurm(Box::new(SlurmPlace {
             name: name.to_owned(),
             cluster,

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{JobType, SlurmOptions};
 use herd_jobdir::{Home, JobDir, JobDirError};
-use herd_runtime::clock::Clock;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::sbatch::{self, Refusal, Submitted};
-use herd_slurm::script::{Dependency, Part, Request, job_name, script};
+use herd_slurm::script::{Dependency, Part, Request, script};
 use herd_slurm::{sacct, squeue, staging};
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
+use super::container;
 use super::entry::FLAG;
 use super::parts::{Handing, chunks, part};
 use super::record::{Record, Site};
@@ -152,6 +152,7 @@ pub async fn submit(
     let script = script.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
     site.staged = submission.staged_to.is_some();
+    site.image = container::of(submission.image, facts.images);
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
@@ -197,6 +198,7 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
         staged: false,
+        image: None,
         mpi: Vec::new(),
     }
 }
@@ -235,40 +237,8 @@ pub(super) async fn send(
     })
 }
 
-/// A job that may have been handed over by somebody who did not live to write it down.
-pub async fn find_again(
-    job: &JobDir,
-    cluster: &Cluster,
-    user: &str,
-) -> Result<Option<Record>, SubmitError> {
-    let Some(plan) = job.attempt(1).read_plan()? else {
-        return Ok(None);
-    };
-    let name = job_name(&plan, 0);
-    let Some(found) = find(cluster, &name, user).await else {
-        return Ok(None);
-    };
-    if plan.tasks_apart {
-        // How many of its arrays Slurm has is not known.
-        return Err(SubmitError::Unanswered {
-            text: "handing over its tasks broke off; `herd cancel` ends what has arrived"
-                .to_owned(),
-            name,
-        });
-    }
-    let record = Record {
-        job: found.job,
-        cluster: found.cluster,
-        submitted_ms: Clock::start().now_ms(),
-        staged_to: None,
-        parts: Vec::new(),
-    };
-    record.write(job)?;
-    Ok(Some(record))
-}
-
 /// The job of that name, which no other has, in the queue or among those that ended just now.
-async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
+pub(super) async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
     let found = |job: u32| Submitted { job, cluster: None };
     if let Ok(text) = cluster.text(squeue::find_call(user, name)).await {
         if let Some(row) = squeue::parse(&text).iter().min_by_key(|row| row.raw) {

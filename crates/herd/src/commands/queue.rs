@@ -124,15 +124,6 @@ fn one(job: &Job, control: Control) -> Result<&'static str, ExpectedError> {
     }
 }
 
-fn done(control: Control) -> &'static str {
-    match control {
-        Control::Hold => "is held; `herd release` lets it go",
-        Control::Release => "may start when its turn comes",
-        Control::Requeue => "stops and is queued again",
-        Control::RequeueHold => "stops, is queued again and held",
-    }
-}
-
 /// Does it to the tasks of a job that are Slurm's: what waits is held or let go, what runs is requeued.
 fn tasks(
     job: &Job,
@@ -161,4 +152,13 @@ fn tasks(
         Control::Requeue => "stops the tasks that run, and they are queued again",
         Control::RequeueHold => "stops the tasks that run, and they are queued again and held",
     })
+}
+
+fn done(control: Control) -> &'static str {
+    match control {
+        Control::Hold => "is held; `herd release` lets it go",
+        Control::Release => "may start when its turn comes",
+        Control::Requeue => "stops and is queued again",
+        Control::RequeueHold => "stops, is queued again and held",
+    }
 }

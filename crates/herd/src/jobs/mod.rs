@@ -75,13 +75,13 @@ pub(crate) struct Job {
     pub(crate) slurm: Option<Record>,
     /// What Slurm says of it, or said not long ago.
     pub(crate) observed: Option<View>,
+    /// The same of its tasks that have not ended, where they are Slurm's.
+    pub(crate) tasks_observed: BTreeMap<u32, View>,
     /// The login node that has it, for a job behind one.
     pub(crate) login: Option<LoginRecord>,
     /// When this was last heard of it, where that cannot be asked for just now; milliseconds since the
     /// Unix epoch.
     pub(crate) as_of_ms: Option<u64>,
-    /// The same of its tasks that have not ended, where they are Slurm's.
-    pub(crate) tasks_observed: BTreeMap<u32, View>,
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
