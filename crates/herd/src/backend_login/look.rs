@@ -85,16 +85,12 @@ pub(crate) fn look(dir: &JobDir, record: &Record) -> Option<u64> {
     }
     let heard = Facts::read(dir).map_or(record.submitted_ms, |facts| facts.asked_ms);
     let age = text::now_ms().saturating_sub(heard);
-    let old = if followed {
-        age > OLD_MS
-    } else {
-        asked(|asked| {
-            !asked
-                .jobs
-                .get(&id)
-                .is_some_and(|at| at.elapsed() < STANDS * 5)
-        }) || age > OLD_MS
+    // Who follows it hears of it all the time; others, when they asked.
+    let heard_now = |asked: &mut Asked| {
+        let at = asked.jobs.get(&id);
+        at.is_some_and(|at| at.elapsed() < STANDS * 5)
     };
+    let old = age > OLD_MS || !(followed || asked(heard_now));
     old.then_some(heard)
 }
 

@@ -49,7 +49,7 @@ impl Gate {
     fn pump(&self, mut from: TcpStream, mut to: TcpStream) {
         let stalled = Arc::clone(&self.stalled);
         std::thread::spawn(move || {
-            let mut buffer = [0; 64 * 1024];
+            let mut buffer = vec![0; 64 * 1024];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 while stalled.load(Ordering::Acquire) {
                     std::thread::park_timeout(LOOK);

@@ -148,7 +148,7 @@ pub(super) fn refused(text: &str) -> Refusal {
 
 fn install(hash: &str) -> Reply<()> {
     let own = std::env::current_exe().map_err(|error| refused(&error.to_string()))?;
-    let directory = own.parent().unwrap_or(Path::new("/"));
+    let directory = own.parent().unwrap_or_else(|| Path::new("/"));
     program::take_into_use(directory, hash).map_err(|why| refused(&why))
 }
 

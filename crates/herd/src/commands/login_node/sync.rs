@@ -20,7 +20,7 @@ struct Followed {
     job: JobId,
     files: BTreeMap<String, u64>,
     looked: Option<Instant>,
-    said: Option<Option<Brief>>,
+    said: Option<Brief>,
     over: bool,
 }
 
@@ -89,13 +89,12 @@ fn look(
         return Ok(());
     };
     job.over = brief.settled;
-    let brief = Some(brief);
     if job.said.as_ref() != Some(&brief) {
         job.said = Some(brief.clone());
         source::say(
             &Part::Stands {
                 job: job.job,
-                brief,
+                brief: Some(brief),
             },
             out,
         )?;
