@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use herd_core::exit::ProcessEnd;
 use herd_runtime::driver::Withdrawal;
 use herd_slurm::control;
 use herd_slurm::job::{self, Id, Shown};
@@ -46,14 +47,18 @@ fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
     Withdrawal::Asked
 }
 
-/// Has the job started again. Slurm ends this process soon after. A controller that is not there just now
-/// is waited for.
+/// Has the job started again. Slurm ends this process soon after, and `scontrol` with it, now and then
+/// before that has ended. A controller that is not there just now is waited for.
 pub(super) async fn requeue(id: Id) -> Result<(), CommandError> {
     let started = Instant::now();
     loop {
         let call = control::requeue_call(id);
         let asked = Cluster::default().control(call).await;
         let absent = match &asked {
+            Err(CommandError::Failed {
+                end: ProcessEnd::Signaled(_),
+                ..
+            }) => return Ok(()),
             Err(CommandError::TimedOut { .. }) => true,
             Err(CommandError::Failed { text, .. }) => sbatch::is_unavailable(text),
             Ok(()) | Err(_) => false,

@@ -59,6 +59,21 @@ struct Answer {
     at: Instant,
     stands: Duration,
     seen: Seen,
+    /// What is asked about it when another job is asked about; nothing of one that has ended.
+    again: Option<Asked>,
+}
+
+impl Answer {
+    fn now(asked: Asked, stands: Duration, seen: Seen) -> Self {
+        let ended = |view: &View| matches!(view.condition, Condition::Ended(_));
+        let over = seen.whole.as_ref().is_some_and(ended);
+        Self {
+            at: Instant::now(),
+            stands,
+            seen,
+            again: (!over).then_some(asked),
+        }
+    }
 }
 
 /// Answers of this process, by Slurm's numbers.
@@ -84,7 +99,8 @@ pub(super) fn ask_about(dir: &JobDir) -> Result<Option<Asked>, JobDirError> {
     Ok(Some(Asked { record, open }))
 }
 
-/// What Slurm says of a job, or said not long ago.
+/// What Slurm says of a job, or said not long ago. It is asked about all that this process looks at, in one
+/// question.
 pub(super) fn look(asked: &Asked) -> Seen {
     let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
     let key = key(&asked.record);
@@ -92,24 +108,29 @@ pub(super) fn look(asked: &Asked) -> Seen {
     if let Some(answer) = before.filter(|answer| answer.at.elapsed() < answer.stands) {
         return answer.seen.clone();
     }
-    let stands = before.map_or(STANDS.0, |answer| (answer.stands * 2).min(STANDS.1));
-    let before = before.map(|answer| answer.seen.clone()).unwrap_or_default();
-    // Where Slurm does not answer, what it said before stands (I3).
-    let seen = match backend_slurm::observe(vec![asked.clone()]) {
-        Ok(views) => {
-            let views = views.into_values().next().unwrap_or_default();
-            Some(Seen::of(asked, &views)).filter(|seen| !seen.is_empty())
-        }
-        Err(_) => None,
-    };
-    let answer = Answer {
-        at: Instant::now(),
-        stands,
-        seen: seen.unwrap_or(before),
-    };
-    let seen = answer.seen.clone();
-    answers.insert(key, answer);
-    seen
+    let mut all = vec![asked.clone()];
+    let others = answers.iter().filter(|(other, _)| **other != key);
+    all.extend(others.filter_map(|(_, answer)| answer.again.clone()));
+    let views = backend_slurm::observe(all.clone());
+    for job in all {
+        let before = answers.get(&self::key(&job.record));
+        let stands = before.map_or(STANDS.0, |answer| (answer.stands * 2).min(STANDS.1));
+        let before = before.map(|answer| answer.seen.clone()).unwrap_or_default();
+        // Where Slurm does not answer, what it said before stands (I3).
+        let seen = views.as_ref().ok().and_then(|views| {
+            let none = Views::new();
+            let views = views.get(&job.record.cluster).unwrap_or(&none);
+            Some(Seen::of(&job, views)).filter(|seen| !seen.is_empty())
+        });
+        answers.insert(
+            self::key(&job.record),
+            Answer::now(job, stands, seen.unwrap_or(before)),
+        );
+    }
+    answers
+        .get(&key)
+        .map(|answer| answer.seen.clone())
+        .unwrap_or_default()
 }
 
 /// Asks once for all of a list that have not ended.
@@ -127,12 +148,8 @@ pub(super) fn look_at_all(home: &Home, listed: &[Listed]) {
     for job in asked {
         let none = Views::new();
         let views = views.get(&job.record.cluster).unwrap_or(&none);
-        let answer = Answer {
-            at: Instant::now(),
-            stands: STANDS.1,
-            seen: Seen::of(&job, views),
-        };
-        answers.insert(key(&job.record), answer);
+        let seen = Seen::of(&job, views);
+        answers.insert(key(&job.record), Answer::now(job, STANDS.1, seen));
     }
 }
 
