@@ -6,7 +6,7 @@ import threading
 _depth = 0
 _held = []
 #: What asks for the end: SIGHUP, SIGINT, SIGQUIT, SIGTERM.
-_ENDING = (1, 2, 3, 15)
+ENDING = (1, 2, 3, 15)
 #: `before`: this thread's mask before they were blocked.
 _mask = threading.local()
 
@@ -49,7 +49,7 @@ class _Blocked:
     def __enter__(self):
         import signal
 
-        _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
     def __exit__(self, *_):
         forked()
