@@ -28,7 +28,10 @@ pub(super) fn all(name: &str, home: Option<&Path>) -> Result<Vec<Finding>, Expec
         });
     }
     let backend = configured(name, &config);
-    let mut findings = vec![home::program(), home::directory(home)];
+    let mut findings = match backend.shared_home {
+        Some(false) => vec![home::staged(&backend)],
+        Some(true) | None => vec![home::program(), home::directory(home)],
+    };
     let cluster = Cluster {
         name: backend.cluster.clone(),
     };
