@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::table::{Row, markdown};
-use crate::{arrays, launch, memory, store, throughput};
+use crate::{arrays, launch, memory, slurm, store, throughput};
 
 /// Runs of measurements that take seconds each.
 const SLOW_RUNS: usize = 3;
@@ -47,6 +47,11 @@ pub(crate) fn launch(runs: usize) -> Result<String> {
     let launch = launch::run(&build()?, runs)?;
     let store = store::run(runs.min(SLOW_RUNS))?;
     Ok(format!("{launch}\n{store}"))
+}
+
+/// Builds the programs and measures jobs on Slurm.
+pub(crate) fn slurm(runs: usize) -> Result<String> {
+    slurm::run(&build()?, runs)
 }
 
 /// Builds the programs and measures arrays only.

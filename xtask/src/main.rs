@@ -1,5 +1,6 @@
 //! Tasks of the repository that need more than a shell script: `cargo xtask bench`, of which
-//! `cargo xtask arrays` is a part, `cargo xtask bench launch`, of which `cargo xtask bench-store` is.
+//! `cargo xtask arrays` is a part, `cargo xtask bench launch`, of which `cargo xtask bench-store` is,
+//! `cargo xtask bench slurm`.
 //!
 //! Measures and prints; refuses to judge. No number fails a build, since the machine is seldom
 //! quiet.
@@ -8,6 +9,7 @@ mod arrays;
 mod bench;
 mod launch;
 mod memory;
+mod slurm;
 mod store;
 mod table;
 mod throughput;
@@ -18,11 +20,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo xtask bench|bench launch|arrays|bench-store [RUNS]
+const USAGE: &str = "usage: cargo xtask bench|bench launch|bench slurm|arrays|bench-store [RUNS]
 
   bench         start times, memory, throughput and arrays; a table in Markdown on standard output
   bench launch  herd launch beside torchrun, mpirun and bare spawning, and its store beside torch's;
                 needs `eval \"$(lab/env)\"` in this shell first
+  bench slurm   jobs on a cluster of lab/slurm beside sbatch and srun; needs root and some minutes
   arrays        the part about arrays alone
   bench-store   the store of herd launch beside torch's; needs the same
 
@@ -31,6 +34,7 @@ Peers that are not on PATH have no rows: mpirun (lab/mpi installs it), git, Hype
 A busy machine measures itself: `chrt -f 10 cargo xtask bench 7` asks for the processor first.
 ";
 const LAUNCH: &str = "bench launch";
+const SLURM: &str = "bench slurm";
 /// Enough for a median that a single slow run does not move.
 const DEFAULT_RUNS: usize = 15;
 const MAX_RUNS: usize = 1000;
@@ -48,6 +52,13 @@ fn main() -> Result<ExitCode> {
             launch::start::start_and_reap(workers.parse()?)?;
             return Ok(ExitCode::SUCCESS);
         }
+        ["slurm-poll", file] => {
+            let times = slurm::poll::poll(Path::new(file))?;
+            io::stdout()
+                .write_all(times.as_bytes())
+                .context("write the times")?;
+            return Ok(ExitCode::SUCCESS);
+        }
         ["launch-worker", directory] => {
             return Ok(ExitCode::from(launch::worker::run(Path::new(directory))?));
         }
@@ -60,10 +71,10 @@ fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (what, runs) = match arguments.as_slice() {
-        ["bench", "launch"] => (LAUNCH, DEFAULT_RUNS),
-        ["bench", "launch", runs] => {
-            let runs = runs.parse();
-            (LAUNCH, runs.context("read the number of runs")?)
+        ["bench", what @ ("launch" | "slurm"), rest @ ..] if rest.len() < 2 => {
+            let what = if *what == "slurm" { SLURM } else { LAUNCH };
+            let runs = rest.first().map_or(Ok(DEFAULT_RUNS), |runs| runs.parse());
+            (what, runs.context("read the number of runs")?)
         }
         [what] => (*what, DEFAULT_RUNS),
         [what, runs] => {
@@ -79,6 +90,7 @@ fn main() -> Result<ExitCode> {
         "bench" => bench::run(runs)?,
         "arrays" => bench::arrays_alone(runs)?,
         LAUNCH => bench::launch(runs)?,
+        SLURM => bench::slurm(runs)?,
         "bench-store" => store::run(runs)?,
         _ => bail!("{USAGE}"),
     };

@@ -174,7 +174,7 @@ fn descendants(ancestor: u32) -> Result<Vec<u32>> {
 
 /// The parent in a line of `/proc/PID/stat`: the second field after the name, which stands in
 /// parentheses and may hold any character.
-fn parent_in(stat: &str) -> Option<u32> {
+pub(crate) fn parent_in(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?
         .1
         .split_whitespace()

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use herd_core::plan::{BackendFacts, BackendKind};
-use herd_core::spec::SetupOn;
+use herd_core::spec::{Array, SetupOn};
 use herd_core::units::Bytes;
 
+use crate::array::{Chunk, chunks};
 use crate::call::Call;
 use crate::config::Config;
 use crate::gres;
@@ -116,6 +117,12 @@ impl ClusterFacts {
             (None, Some(wanted)) => format!("gpu:{wanted}:{gpus}"),
             (None, None) => format!("gpu:{gpus}"),
         }
+    }
+
+    /// The arrays of Slurm that these tasks make; none where the cluster has no arrays.
+    pub fn chunks(&self, array: &Array) -> Vec<Chunk> {
+        let config = &self.config;
+        chunks(array, config.max_array_size(), config.max_array_tasks())
     }
 
     /// What planning needs to know of the backend, for jobs of one partition. Amounts are those of

@@ -22,6 +22,7 @@ const LIBRARIES: [&str; 2] = ["openmpi", "mpich"];
 
 /// Compiles a program that sums its ranks and prints who it is.
 fn ring(herd: &Herd, library: &str) -> PathBuf {
+    herd.file("settle.h", include_str!("mpi_programs/settle.h"));
     let source = herd.file(
         "ring.c",
         r#"
@@ -29,6 +30,7 @@ fn ring(herd: &Herd, library: &str) -> PathBuf {
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "settle.h"
 int main(int argc, char **argv) {
     int rank, size, sum, length;
     char name[MPI_MAX_PROCESSOR_NAME];
@@ -41,6 +43,7 @@ int main(int argc, char **argv) {
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     printf("%d of %d sums %d as %s on %s\n", rank, size, sum, getenv("HERD_RANK"), getenv("HERD_NODE_NAME"));
     fprintf(stderr, "stderr of %d\n", rank);
+    settle();
     MPI_Finalize();
     return 0;
 }

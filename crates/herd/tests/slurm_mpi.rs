@@ -6,7 +6,7 @@
 mod live;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -35,6 +35,7 @@ fn cluster() -> &'static SlurmLab {
 }
 
 fn ring(herd: &Herd, library: &str) -> PathBuf {
+    herd.file("settle.h", include_str!("mpi_programs/settle.h"));
     let source = herd.file(
         "ring.c",
         r#"
@@ -42,6 +43,7 @@ fn ring(herd: &Herd, library: &str) -> PathBuf {
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "settle.h"
 int main(int argc, char **argv) {
     int rank, size, sum;
     char host[256];
@@ -54,6 +56,7 @@ int main(int argc, char **argv) {
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     printf("%d of %d sums %d as %s on %s, %s\n", rank, size, sum, getenv("HERD_RANK"), host, getenv("SLURMD_NODENAME"));
     fprintf(stderr, "stderr of %d\n", rank);
+    settle();
     MPI_Finalize();
     return 0;
 }
@@ -239,31 +242,4 @@ fn nothing_left() {
     within(DEADLINE, "the end of all that ranks ran", || {
         !cluster().slurm(&["processes"]).contains("sleep 600")
     });
-}
-
-#[test]
-fn the_lammps_example_runs_unchanged() {
-    let herd = Herd::new();
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lammps");
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(&examples)
-        .arg(herd.path(""))
-        .status()
-        .unwrap();
-    assert!(copied.success());
-    let file = herd.path("lammps/job.yaml");
-    let output = on_slurm(&herd, &["run", "-b", "slurm", &file.to_string_lossy()]);
-    assert_code(&output, 0);
-    let log = herd.file("output.log", &stdout(&output));
-    let checked = Command::new(examples.join("check"))
-        .arg(&log)
-        .output()
-        .unwrap();
-    assert!(
-        checked.status.success(),
-        "{}{}",
-        stdout(&checked),
-        stdout(&output)
-    );
 }

@@ -1,5 +1,5 @@
-//! `type: ray` on a real Slurm: a head on node 0, a worker on the other, each node with a network of its
-//! own; and two jobs at once on one node, which share its network and its temporary directory.
+//! `type: ray` on a real Slurm: two jobs at once on one node, which share its network and its temporary directory.
+//! `scripts/examples --slurm` has a head and a worker on nodes with networks of their own.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
@@ -65,37 +65,6 @@ fn nothing_left() {
 }
 
 #[test]
-fn the_ray_example_runs_on_two_nodes_with_networks_of_their_own() {
-    let herd = Herd::new();
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ray");
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(&example)
-        .arg(herd.path(""))
-        .status()
-        .unwrap();
-    assert!(copied.success());
-    let file = herd.path("ray/job.yaml");
-    let [path, home] = variables(&herd);
-    let file = file.to_string_lossy();
-    let args = ["run", "-b", "slurm", "--env", &path, "--env", &home, &file];
-    let output = herd_command(&herd, &args).output().unwrap();
-    assert_code(&output, 0);
-    let log = herd.file("output.log", &stdout(&output));
-    let checked = Command::new(example.join("check"))
-        .arg(&log)
-        .output()
-        .unwrap();
-    assert!(
-        checked.status.success(),
-        "{}{}",
-        stdout(&checked),
-        stdout(&output)
-    );
-    nothing_left();
-}
-
-#[test]
 fn two_jobs_on_one_node_do_not_clash() {
     let herds = [Herd::new(), Herd::new()];
     // Each waits, in its own cluster, for the other to be in its own.
@@ -118,7 +87,7 @@ fn two_jobs_on_one_node_do_not_clash() {
             herd.file("entry.py", program);
             let (mine, other) = (marks[index].display(), marks[1 - index].display());
             let text = format!(
-                "name: two\ntype: ray\nnodes: 1\nworkdir: .\nresources: {{cpus: 2, memory: 2GB}}\n\
+                "name: two\ntype: ray\nnodes: 1\nworkdir: .\nresources: {{cpus: 1, memory: 2GB}}\n\
                  slurm: {{extra: [--nodelist=node1]}}\nrun: python3 entry.py {mine} {other}\n"
             );
             let file = herd.file("job.yaml", &text);

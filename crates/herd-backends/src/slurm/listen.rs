@@ -114,6 +114,7 @@ mod tests {
                 job: 1,
                 restarts: 0,
             },
+            task: None,
             nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
             own_node: "no-such-host.invalid".to_owned(),
             controller: controller.map(str::to_owned),
@@ -122,7 +123,8 @@ mod tests {
 
     #[tokio::test]
     async fn one_node_needs_no_network_and_several_need_one() {
-        let one = address(&allocation(&["a"], None), true).await.unwrap();
+        let own = allocation(&["no-such-host.invalid"], None);
+        let one = address(&own, true).await.unwrap();
         assert!(one.ip().is_loopback());
         let error = address(&allocation(&["a", "b"], None), false)
             .await

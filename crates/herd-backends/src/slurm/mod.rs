@@ -2,6 +2,7 @@
 //! the executors of all nodes.
 
 mod allocation;
+pub mod array;
 pub mod cancel;
 pub mod cluster;
 mod command;
@@ -11,6 +12,7 @@ pub mod entry;
 pub mod evidence;
 mod listen;
 pub mod observe;
+pub mod parts;
 pub mod record;
 mod scontrol;
 pub mod staging;

@@ -98,6 +98,9 @@ pub enum ExecutorStart {
         env: Vec<(OsString, OsString)>,
         /// How it starts MPI's ranks.
         rank_starters: RankStarters,
+        /// Whether it has ended, by what it said last, because those it asks were not there just now: then
+        /// it is started again, as long as nodes may take to register.
+        try_again: fn(&str) -> bool,
     },
 }
 
@@ -225,16 +228,28 @@ pub(super) fn start_executors(
             }
             Executors::start_each(launches)
         }
-        ExecutorStart::All { argv, env, .. } => Executors::start_all(Launch {
-            name: "the executors".to_owned(),
-            argv: std::mem::take(argv).into_iter().chain(own).collect(),
-            env: std::mem::take(env),
-            log: all_executors_log(&attempt.dir),
-            pass_stdin: attempt.pass_stdin,
-            cgroup: None,
-        }),
+        ExecutorStart::All { argv, env, .. } => {
+            argv.extend(own);
+            Executors::start_all(all_executors(argv, env, &attempt.dir))
+        }
     };
     started.map_err(|(what, source)| DriverError::Executor { what, source })
+}
+
+/// How one program starts the executors of all nodes; none of them has a standard input.
+pub(super) fn all_executors(
+    argv: &[OsString],
+    env: &[(OsString, OsString)],
+    dir: &AttemptDir,
+) -> Launch {
+    Launch {
+        name: "the executors".to_owned(),
+        argv: argv.to_vec(),
+        env: env.to_vec(),
+        log: all_executors_log(dir),
+        pass_stdin: false,
+        cgroup: None,
+    }
 }
 
 /// Where the messages of a node's executor go.

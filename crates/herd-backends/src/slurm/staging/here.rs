@@ -180,12 +180,12 @@ struct Staging<'a> {
 
 impl Staging<'_> {
     fn step(&self) -> Result<Step, StageError> {
-        let records = std::slice::from_ref(&self.record);
+        let asked = observe::Asked::job(self.record.clone());
         let views = self
             .runtime
-            .block_on(observe::observe(&self.cluster, records));
+            .block_on(observe::observe(&self.cluster, &[asked]));
         let views = views?;
-        match views.get(&self.record.job) {
+        match views.get(&Id::job(self.record.job)) {
             Some(view) if matches!(view.condition, Condition::Running) => {
                 if self.trouble.get().is_none() {
                     self.trouble.set(Some(Instant::now()));
