@@ -56,6 +56,16 @@ pub fn unpack(job: u32, nodes: u32, directory: &str) -> Result<Call, Unquotable>
     Ok(on_all(job, nodes, &script))
 }
 
+/// Removes the job's directory from all nodes but the driver's.
+pub fn remove(job: u32, nodes: u32, directory: &str) -> Result<Call, Unquotable> {
+    let directory = quote::shell(directory)?;
+    Ok(on_all(
+        job,
+        nodes,
+        &format!("[ -e {directory}/{READY} ] || rm -rf {directory}"),
+    ))
+}
+
 /// Starts, on the node of the driver, what takes the job's records and gives back what becomes of them
 /// over the streams of the step.
 pub fn stage(job: u32, node: &str, directory: &str, args: &[String]) -> Call {

@@ -12,7 +12,8 @@ use crate::lab::{Cluster, User};
 /// What a job in an image looks at: that it is in it, in a login shell, and sees its own directory. The first
 /// rank ends early, and what it leaves lives on.
 const LOOK: &str = "cat /etc/image; shopt -q login_shell && echo a login shell; test -e note && echo sees its directory\n\
-    if [ $HERD_RANK = 0 ]; then setsid sh -c 'sleep 1; echo late >late; sleep 600' </dev/null >/dev/null 2>&1 &\n\
+    if [ $HERD_RANK = 0 ]; then setsid sh -c 'touch out; sleep 1; touch late; sleep 600' </dev/null >/dev/null 2>&1 &\n\
+    while [ ! -e out ]; do sleep 0.1; done\n\
     else while [ ! -e late ]; do sleep 0.1; done; echo saw it; exit 6; fi";
 
 fn pyxis() -> &'static Cluster {

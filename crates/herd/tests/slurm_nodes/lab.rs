@@ -26,7 +26,7 @@ impl Cluster {
     /// The cluster that tests share; it ends with this process.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
-        SHARED.get_or_init(|| Self::up(7, &[]))
+        SHARED.get_or_init(|| Self::up(6, &[]))
     }
 
     /// Brings one up with these options of `lab/slurm up` besides.

@@ -9,9 +9,6 @@ use serde_json::json;
 
 use crate::lab::{Cluster, DEADLINE, User};
 
-/// A node that no other test here uses.
-const OUT_OF_REACH: &str = "7";
-
 /// A rank that says how it was asked to end, after it has said that it is there.
 const TRAPPING: &str = "trap 'echo rank $HERD_RANK was asked; exit 0' TERM\n\
     echo rank $HERD_RANK is up; while :; do sleep 0.1; done";
@@ -121,30 +118,26 @@ fn r19_cancelled_with_grace_where_only_slurm_reaches_the_nodes() {
 
 #[test]
 fn i12_i13_where_the_submitting_side_is_out_of_reach_nothing_leaves_it() {
-    let user = User::of(Cluster::shared());
+    let cluster = Cluster::up(1, &[]);
+    let user = User::of(&cluster);
     fs::write(user.path("token"), "hunter2").unwrap();
     let token = user.path("token");
-    // No packet from this node comes back to where jobs are submitted.
+    // No packet from the node comes back to where jobs are submitted.
     let cut = "ip route add blackhole $0";
-    let lab = &user.cluster.lab;
+    let lab = &cluster.lab;
     let host = lab.variable("HERD_LAB_SLURM_HOST");
-    lab.slurm(&["node", "in", OUT_OF_REACH, "sh", "-c", cut, &host]);
+    lab.slurm(&["node", "in", "1", "sh", "-c", cut, &host]);
     let job = user.submit(json!({
         "run": "true",
-        "slurm": {"extra": [format!("--nodelist=node{OUT_OF_REACH}")]},
         "secrets": {"TOKEN": {"file": token.to_str().unwrap()}},
     }));
     let result = job.ends("FAILED", 125);
-    assert!(
-        result["failure"]
-            .to_string()
-            .contains("cannot be reached from here"),
-        "{result}"
-    );
+    let failure = result["failure"].to_string();
+    assert!(failure.contains("cannot be reached from here"), "{result}");
     assert!(!job.dir.join("secrets.json").exists());
     within(DEADLINE, "the end in Slurm", || {
-        lab.ask(&["scontrol", "show", "job", &job.number()])
-            .contains("JobState=CANCELLED")
+        let shown = lab.ask(&["scontrol", "show", "job", &job.number()]);
+        shown.contains("JobState=CANCELLED")
     });
 }
 

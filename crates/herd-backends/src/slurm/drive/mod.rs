@@ -17,11 +17,12 @@ use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
-use herd_slurm::sbatch;
+use herd_slurm::{sbatch, staging};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use super::allocation::Allocation;
+use super::cluster::Cluster;
 use super::command::CommandError;
 use super::record::Site;
 use super::staging::{NodeSide, kept_here};
@@ -78,6 +79,7 @@ pub async fn drive(
     let driven = run(job, task, allocation, options).await;
     // A run that is not to be is over as well, and a failure is told in the records.
     if !matches!(driven, Ok(Driven::Again)) {
+        remove_mounted(job, allocation, options).await;
         stage_out(options, STAGE_BOUND).await;
     }
     driven
@@ -201,6 +203,19 @@ async fn stage_out(options: &DriveOptions, bound: Duration) {
             "nobody has come for what the job has written: it stays in {}",
             side.path().display()
         ));
+    }
+}
+
+/// Removes the directory where executors could not: in a container it is a mount.
+async fn remove_mounted(job: &JobDir, allocation: &Allocation, options: &DriveOptions) {
+    let image = Site::read(job).is_ok_and(|site| site.image.is_some());
+    if let Some(side) = options.staged.as_ref().filter(|_| image) {
+        let nodes = u32::try_from(allocation.nodes.len()).unwrap_or(u32::MAX);
+        let path = side.path().to_string_lossy();
+        if let Ok(call) = staging::remove(allocation.run.job, nodes, &path) {
+            // A node that does not answer is lost, with what lies on it.
+            drop(Cluster::default().reach(call).await);
+        }
     }
 }
 

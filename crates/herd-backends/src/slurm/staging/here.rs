@@ -214,15 +214,16 @@ impl Staging<'_> {
         let call = control::cancel_call(&[Id::job(self.record.job)]);
         self.runtime.block_on(self.cluster.control(call))?;
         let detail = format!(
-            "its nodes cannot be reached from here, so nothing was brought there and nothing has run: {why}"
+            "its nodes cannot be reached from here, so nothing was brought there, and it has not begun: {why}"
         );
+        let attempt = self.job.latest_attempt()?;
         let settled = JobResult {
             state: JobState::Failed,
             rejection: None,
             reason: None,
             failure: Some(Failure::DriverLost { detail }),
             exit_code: exit::HERD_FAILED,
-            attempts: 0,
+            attempts: attempt.map_or(0, |attempt| attempt.number() - 1),
             ended_ms: Clock::start().now_ms(),
             tasks: None,
         };

@@ -6,11 +6,32 @@ use herd_core::text::error_line;
 
 use crate::backend_slurm;
 use crate::commands::doctor::{Finding, Verdict};
+use crate::config::SlurmBackend;
 use crate::{file_system, jobs};
 
 /// What to do where nodes may not see a directory, and how to find out.
-const TRY: &str =
-    "nodes must see it under the same path: `herd run -b BACKEND -- true` shows whether they do";
+const TRY: &str = "nodes must see it under the same path: `herd run -b BACKEND -- true` shows whether they do; where \
+     nodes share no directory, say `shared_home = false` in the configuration";
+
+/// The same for a cluster whose nodes share no directory with this machine.
+pub(super) fn staged(backend: &SlurmBackend) -> Finding {
+    let room = backend
+        .node_dir
+        .as_deref()
+        .unwrap_or_else(|| Path::new("/tmp"));
+    let detail = format!(
+        "not shared; jobs are staged to {} of their nodes",
+        room.display()
+    );
+    match backend_slurm::node_program() {
+        Ok(_) => Finding::ok("home", detail).remedy(
+            "nodes must reach this machine as for `srun` from here: `herd run -b BACKEND -- true` shows \
+             whether they do",
+        ),
+        Err(error) => Finding::new("program", Verdict::Fail, error_line(&error))
+            .remedy("install herd-node beside herd, from where it is taken to the nodes"),
+    }
+}
 
 /// The small binary beside this one.
 pub(super) fn program() -> Finding {

@@ -36,7 +36,10 @@ pub(super) fn all(name: &str, home: Option<&Path>) -> Result<Vec<Finding>, Expec
 
 /// Every check of this cluster, whose commands are on this machine.
 pub(crate) fn of(backend: &SlurmBackend, home: Option<&Path>) -> Vec<Finding> {
-    let mut findings = vec![home::program(), home::directory(home)];
+    let mut findings = match backend.shared_home {
+        Some(false) => vec![home::staged(backend)],
+        Some(true) | None => vec![home::program(), home::directory(home)],
+    };
     let cluster = Cluster {
         name: backend.cluster.clone(),
     };
