@@ -144,20 +144,6 @@ fn resident_in(smaps: &str) -> (u32, BTreeMap<String, u32>) {
     (anonymous, of_files)
 }
 
-/// Megabytes of a field of `/proc/PID/status`.
-pub(crate) fn megabytes(pid: u32, field: &str) -> Result<f64> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let kibibytes: u32 = status
-        .lines()
-        .find_map(|line| line.strip_prefix(field))
-        .and_then(|rest| rest.split_whitespace().next())
-        .with_context(|| format!("{path} has no {field}"))?
-        .parse()
-        .with_context(|| format!("number after {field} in {path}"))?;
-    Ok(f64::from(kibibytes) * 1024.0 / 1e6)
-}
-
 /// A process and all below it, found by their parents.
 fn descendants(ancestor: u32) -> Result<Vec<u32>> {
     let mut parents = Vec::new();

@@ -151,7 +151,8 @@ impl ClusterFacts {
             memory_per_node: known.then(|| Bytes(memory.saturating_mul(1 << 20))),
             memory_enforced: self.config.divides_memory(),
             max_nodes: limits.into_iter().flatten().min(),
-            images: self.images != Images::No,
+            // What a cluster cannot is refused with more to say ([`crate::refuse`]).
+            images: true,
             datasets: false,
             checkpoints: false,
             tenants: false,

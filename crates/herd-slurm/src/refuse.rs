@@ -73,7 +73,7 @@ pub fn refusals(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported>
     match (request.image, facts.images) {
         (Some(_), Images::No) => refused.push(refusal(
             "image",
-            "the cluster runs no containers: it has neither Pyxis nor Slurm's OCI support"
+            "the cluster runs no containers: it has neither Pyxis nor Slurm's OCI support (oci.conf)"
                 .to_owned(),
             "remove `image`, and make the programs available with `module` or `setup`",
         )),

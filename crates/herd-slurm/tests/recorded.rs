@@ -8,7 +8,7 @@ use herd_slurm::outcome::{Condition, End};
 use herd_slurm::reason::Reason;
 use herd_slurm::sbatch::{self, Refusal};
 use herd_slurm::state::State;
-use herd_slurm::{Version, accounting, mpi, node, partition, sacct, squeue};
+use herd_slurm::{Version, accounting, charge, mpi, node, partition, sacct, squeue};
 
 /// One release: its recordings, and the numbers of the jobs in them.
 struct Release {
@@ -262,6 +262,27 @@ fn limits_and_shares_of_every_release_read_the_same() {
         let associations = accounting::parse_associations(&release.text("assoc"));
         let lab = associations.iter().find(|of| of.account == "lab").unwrap();
         assert_eq!((lab.group["gres/gpu"], lab.max_jobs), (4, Some(5)));
+    }
+}
+
+#[test]
+fn what_is_used_of_a_qos_reads_the_same() {
+    for release in RELEASES.iter().filter(|release| release.version != "26.05") {
+        let found = accounting::parse_qos_use(&release.text("assoc-mgr-qos"));
+        let [low] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!((low.name.as_str(), low.group["cpu"].used), ("low", 2));
+        assert_eq!(low.group["cpu"].limit, Some(4));
+        assert_eq!(low.accounts[0].of, "lab");
+        let root = low.users.iter().find(|user| user.is_of("root", 0)).unwrap();
+        assert_eq!(
+            root.jobs.map(|jobs| (jobs.limit, jobs.used)),
+            Some((Some(1), 1))
+        );
+        assert_eq!(root.amounts["gres/gpu"].limit, Some(1));
+        let wanted = charge::parse_wanted(&release.text("squeue-tres"));
+        assert_eq!((wanted["gres/gpu"], wanted["mem"]), (4, 3000));
     }
 }
 

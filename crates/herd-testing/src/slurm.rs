@@ -55,8 +55,7 @@ impl SlurmLab {
             keeper: Some(keeper),
             variables: Vec::new(),
         };
-        // Profiles of whoever runs the tests may do anything, and Slurm starts a login shell for each job.
-        lab.slurm(&[&["up", "--profile", "none"], options].concat());
+        lab.slurm(&[&["up"], options].concat());
         let exports = lab.slurm(&["env"]);
         let shell = ["-c", "eval \"$0\"; exec env -0", &exports];
         let shell = run(Command::new("bash").args(shell));
@@ -87,6 +86,12 @@ impl SlurmLab {
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env_remove("SLURM_JOB_ID")
             .env_remove("HERD_JOB_ID");
+    }
+
+    /// What a variable holds in a shell of the cluster.
+    pub fn variable(&self, name: &str) -> String {
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        found.unwrap().1.to_string_lossy().into_owned()
     }
 
     /// A command as from a shell of the cluster.

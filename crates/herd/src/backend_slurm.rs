@@ -14,6 +14,7 @@ use herd_backends::slurm::array;
 use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
 use herd_backends::slurm::evidence::{self, Evidence};
 use herd_backends::slurm::observe::{self, Asked, View, Views};
+use herd_backends::slurm::parts;
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::staging::here;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
@@ -25,7 +26,7 @@ use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_link::Key;
 use herd_slurm::control;
-use herd_slurm::facts::ClusterFacts;
+use herd_slurm::facts::{ClusterFacts, Images};
 use herd_slurm::job::Id;
 use herd_slurm::sbatch::Refusal;
 use herd_slurm::script::Dependency;
@@ -49,6 +50,14 @@ pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
     }
 }
 
+/// The containers that a cluster runs.
+pub(crate) fn images(cluster: &Cluster, facts: &ClusterFacts) -> Images {
+    match runtime() {
+        Ok(runtime) => runtime.block_on(cluster.images(facts)),
+        Err(_) => Images::No,
+    }
+}
+
 /// Everything about a cluster that a person may want to check.
 pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
     let asked = runtime()?.block_on(cluster.survey());
@@ -57,7 +66,16 @@ pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
 pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
-    let mut plan = input.plan(JobId::generate())?;
+    submit_as(home, input, JobId::generate())
+}
+
+/// The same with an id that was chosen before.
+pub(crate) fn submit_as(
+    home: &Home,
+    input: &JobInput,
+    id: JobId,
+) -> Result<(JobId, Record), ExpectedError> {
+    let mut plan = input.plan(id)?;
     let place = place(input)?;
     let staged = staged(input, place)?;
     let workdir = staged.as_ref().and_then(|staged| staged.workdir.clone());
@@ -114,6 +132,16 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         }
         Err(error) => Err(ExpectedError::failed("hand the job to Slurm", error)),
     }
+}
+
+/// What became of a submission that broke off before it was written down.
+pub(crate) fn find_again(job: &JobDir, cluster: &Cluster) -> Result<Option<Record>, ExpectedError> {
+    let user = user_name();
+    let facts = facts(cluster)
+        .map_err(|error| ExpectedError::failed("ask Slurm what the cluster has", error))?;
+    let found = parts::find_again(job, cluster, &facts, &user);
+    let found = runtime()?.block_on(found);
+    found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))
 }
 
 /// A job on nodes that do not see the directory for jobs.
@@ -340,7 +368,7 @@ pub(crate) fn home_warning(home: &Home) -> Option<String> {
 fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {
     match &input.place {
         Place::Slurm(place) => Ok(place),
-        Place::Local => Err(ExpectedError::failed(
+        Place::Local | Place::Login(_) => Err(ExpectedError::failed(
             "hand the job to Slurm",
             "its backend is another",
         )),

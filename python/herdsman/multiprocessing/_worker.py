@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from herdsman import numa
+from herdsman import _signals, numa
 from herdsman.multiprocessing.errors import record
 from herdsman.multiprocessing.redirects import redirect_stderr, redirect_stdout
 
@@ -80,6 +80,7 @@ def main(local_rank, connection, marker, fn, args, env, stdout, stderr, numa_opt
     channel = _Channel(connection)
     one = {local_rank: args}, {local_rank: env}, {local_rank: stdout}, {local_rank: stderr}, {local_rank: channel}
     try:
+        _signals.forked()
         _wrap(local_rank, fn, *one, channel, numa_options)
         code = 0
     except SystemExit as error:

@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::lab::{Lab, NODES, pause, text};
 use super::row;
-use crate::memory::megabytes;
 use crate::table::Row;
 
 /// Bound on the start of a job, on a machine that is loaded.
@@ -102,8 +101,8 @@ pub(super) fn memory(lab: &Lab, herd: &Path, home: &Path, runs: usize) -> Result
         // Each rank runs when its executor has done all but wait.
         sleeper.ranks()?;
         for executor in sleeper.executors()? {
-            executors.samples.push(megabytes(executor, "VmRSS:")?);
-            peers.samples.push(megabytes(parent(executor)?, "VmRSS:")?);
+            executors.samples.push(megabytes(executor)?);
+            peers.samples.push(megabytes(parent(executor)?)?);
         }
         sleeper.end()?;
     }
@@ -158,6 +157,20 @@ fn running(program: &str, arguments: &str) -> Result<Vec<u32>> {
         }
     }
     Ok(found)
+}
+
+/// Resident memory of a process.
+fn megabytes(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let kibibytes: u32 = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .with_context(|| format!("{path} has no memory"))?
+        .parse()
+        .with_context(|| format!("read the memory in {path}"))?;
+    Ok(f64::from(kibibytes) * 1024.0 / 1e6)
 }
 
 fn parent(pid: u32) -> Result<u32> {

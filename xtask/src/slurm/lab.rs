@@ -46,14 +46,7 @@ impl Lab {
         let nodes = NODES.to_string();
         let conf = |key: &str, stamp: &str| format!("{key}={}", lab.path(stamp).display());
         let (prolog, epilog) = (conf("Prolog", "begin"), conf("Epilog", "end"));
-        let mut up = lab.lab([
-            "up",
-            "--profile",
-            "none",
-            "--no-accounting",
-            "--nodes",
-            &nodes,
-        ]);
+        let mut up = lab.lab(["up", "--no-accounting", "--nodes", &nodes]);
         up.args(["--conf", &prolog, "--conf", &epilog]);
         up.args(["--conf", "MaxJobCount=20000"]);
         finish(up.stdout(Stdio::null()))?;

@@ -123,7 +123,8 @@ mod tests {
 
     #[tokio::test]
     async fn one_node_needs_no_network_and_several_need_one() {
-        let one = address(&allocation(&["a"], None), true).await.unwrap();
+        let own = allocation(&["no-such-host.invalid"], None);
+        let one = address(&own, true).await.unwrap();
         assert!(one.ip().is_loopback());
         let error = address(&allocation(&["a", "b"], None), false)
             .await

@@ -6,12 +6,13 @@ pub mod array;
 pub mod cancel;
 pub mod cluster;
 mod command;
+mod container;
 pub mod drive;
 pub mod entry;
 pub mod evidence;
 mod listen;
 pub mod observe;
-mod parts;
+pub mod parts;
 pub mod record;
 mod scontrol;
 pub mod staging;
@@ -20,6 +21,7 @@ pub mod submit;
 
 pub use allocation::{Allocation, AllocationError, SlurmRun};
 pub use command::CommandError;
+pub use container::ContainerError;
 
 /// The backend's records outlive a node that loses its power.
 const DURABILITY: herd_jobdir::Durability = herd_jobdir::Durability::Machine;

@@ -12,7 +12,7 @@ use herd_slurm::script::{Part as ScriptPart, job_name};
 
 use super::cluster::Cluster;
 use super::record::{Part, Record};
-use super::submit::{Submission, SubmitError, script_of, send};
+use super::submit::{Submission, SubmitError, find, script_of, send};
 
 /// The arrays of Slurm that a job's tasks make; none for a job that is one job of Slurm.
 pub(super) fn chunks(plan: &Plan, facts: &ClusterFacts) -> Vec<Chunk> {
@@ -34,6 +34,40 @@ pub(super) fn part(
         of: chunks.len(),
         previous: previous.filter(|_| chunk.after_previous),
     })
+}
+
+/// A job that may have been handed over by somebody who did not live to write it down. Of one in several
+/// parts the first is cancelled: the others may not be there, and it is held until they are.
+pub async fn find_again(
+    job: &JobDir,
+    cluster: &Cluster,
+    facts: &ClusterFacts,
+    user: &str,
+) -> Result<Option<Record>, SubmitError> {
+    let Some(plan) = job.attempt(1).read_plan()? else {
+        return Ok(None);
+    };
+    let Some(found) = find(cluster, &job_name(&plan, 0), user).await else {
+        return Ok(None);
+    };
+    let chunks = chunks(&plan, facts);
+    if chunks.len() > 1 {
+        let held = [Id::job(found.job)];
+        cluster.control(control::cancel_call(&held)).await?;
+        return Ok(None);
+    }
+    let record = Record {
+        job: found.job,
+        cluster: found.cluster,
+        submitted_ms: Clock::start().now_ms(),
+        staged_to: None,
+        parts: chunks
+            .iter()
+            .map(|chunk| of_chunk(chunk, found.job))
+            .collect(),
+    };
+    record.write(job)?;
+    Ok(Some(record))
 }
 
 /// A job on its way to Slurm.

@@ -1,5 +1,7 @@
 //! What the submitting side writes down about a job for Slurm, in the job's directory.
 
+use std::path::PathBuf;
+
 use herd_core::spec::Array;
 use herd_jobdir::{JobDir, JobDirError};
 use herd_slurm::job::Id;
@@ -104,9 +106,22 @@ pub struct Site {
     /// Whether nodes share no directory with the submitting side.
     #[serde(default)]
     pub staged: bool,
+    /// The container that the job runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
     /// MPI plug-ins of `srun`, for MPI jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mpi: Vec<String>,
+}
+
+/// A container, by the way in which the cluster runs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Image {
+    /// An image by its name (Pyxis).
+    Named(String),
+    /// A bundle in a directory of the nodes (Slurm's OCI support).
+    Bundle(PathBuf),
 }
 
 impl Site {

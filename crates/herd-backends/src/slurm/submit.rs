@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
+use super::container;
 use super::entry::FLAG;
 use super::parts::{Handing, chunks, part};
 use super::record::{Record, Site};
@@ -151,6 +152,7 @@ pub async fn submit(
     let script = script.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
     site.staged = submission.staged_to.is_some();
+    site.image = container::of(submission.image, facts.images);
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
@@ -196,6 +198,7 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
         staged: false,
+        image: None,
         mpi: Vec::new(),
     }
 }
@@ -235,7 +238,7 @@ pub(super) async fn send(
 }
 
 /// The job of that name, which no other has, in the queue or among those that ended just now.
-async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
+pub(super) async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
     let found = |job: u32| Submitted { job, cluster: None };
     if let Ok(text) = cluster.text(squeue::find_call(user, name)).await {
         if let Some(row) = squeue::parse(&text).iter().min_by_key(|row| row.raw) {

@@ -59,26 +59,33 @@ pub fn parse_use(output: &str) -> Vec<AssociationUse> {
     output.lines().filter_map(association).collect()
 }
 
+/// A limit of a line.
+pub(super) fn counted(line: &str, key: &str) -> Option<Counted> {
+    Counted::parse(value(line, key)?)
+}
+
+/// The limits on resources of a line: `cpu=4(2),mem=N(4000)`.
+pub(super) fn table(line: &str, key: &str) -> BTreeMap<String, Counted> {
+    value(line, key)
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|entry| entry.split_once('='))
+        .filter_map(|(name, text)| Some((name.to_owned(), Counted::parse(text)?)))
+        .collect()
+}
+
 fn association(line: &str) -> Option<AssociationUse> {
     let get = |key: &str| value(line, key).and_then(given);
-    let table = |key: &str| -> BTreeMap<String, Counted> {
-        get(key)
-            .unwrap_or_default()
-            .split(',')
-            .filter_map(|entry| entry.split_once('='))
-            .filter_map(|(name, text)| Some((name.to_owned(), Counted::parse(text)?)))
-            .collect()
-    };
     // `root(0)`: the name, and the number it stands for.
     let name = |text: &str| text.split('(').next().unwrap_or(text).to_owned();
     Some(AssociationUse {
         account: get("Account")?.to_owned(),
         user: get("UserName").map(name),
-        group: table("GrpTRES"),
-        group_minutes: table("GrpTRESMins"),
-        group_running_minutes: table("GrpTRESRunMins"),
-        jobs: get("GrpJobs").and_then(Counted::parse),
-        submitted: get("GrpSubmitJobs").and_then(Counted::parse),
+        group: table(line, "GrpTRES"),
+        group_minutes: table(line, "GrpTRESMins"),
+        group_running_minutes: table(line, "GrpTRESRunMins"),
+        jobs: counted(line, "GrpJobs"),
+        submitted: counted(line, "GrpSubmitJobs"),
     })
 }
 
@@ -102,6 +109,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "[A-Za-z=,()0-9|/ \n.]{0,80}") {
             drop(parse_use(&text));
+            drop(super::super::parse_qos_use(&text));
             drop(super::super::parse_shares(&text));
             drop(super::super::parse_qos(&text));
             drop(super::super::parse_associations(&text));

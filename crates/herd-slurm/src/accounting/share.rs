@@ -18,6 +18,8 @@ pub struct Share {
     pub account: String,
     /// User; none in the account's own line.
     pub user: Option<String>,
+    /// Shares that an administrator gave it, beside those of its siblings.
+    pub shares: Option<u64>,
     /// Its share of its parent, 0 to 1; none under `priority/basic`.
     pub due: Option<f64>,
     /// Its part of all that was used, 0 to 1.
@@ -44,10 +46,11 @@ pub fn parse_shares(output: &str) -> Vec<Share> {
         .lines()
         .filter_map(|line| {
             // Children are indented.
-            let [account, user, _, share, usage, fair, used, running] = columns(line)?;
+            let [account, user, shares, share, usage, fair, used, running] = columns(line)?;
             Some(Share {
                 account: given(account)?.to_owned(),
                 user: given(user).map(str::to_owned),
+                shares: number(shares),
                 due: number(share),
                 usage: number(usage),
                 fairness: number(fair),

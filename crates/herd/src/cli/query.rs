@@ -166,6 +166,16 @@ pub(crate) struct WhyArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// `herd get`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct GetArgs {
+    #[arg(value_name = "JOB", help = SELECTOR_HELP)]
+    pub(crate) job: String,
+    /// New directory for the files [default: `NAME-ID`]
+    #[arg(value_name = "DIR")]
+    pub(crate) to: Option<std::path::PathBuf>,
+}
+
 /// `herd exec`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExecArgs {

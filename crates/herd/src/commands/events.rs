@@ -10,6 +10,7 @@ use herd_jobdir::{JobDir, JobDirError};
 use serde::Serialize;
 
 use super::{Outcome, interrupt};
+use crate::backend_login;
 use crate::cli::Format;
 use crate::cli::query::EventsArgs;
 use crate::error::ExpectedError;
@@ -40,6 +41,9 @@ pub(crate) fn run(args: &EventsArgs, home: Option<&Path>, printer: &mut Printer)
     let job = jobs::open(&home, &args.job)?;
     if args.follow {
         interrupt::tell_that_it_goes_on(&job);
+    }
+    if args.follow {
+        backend_login::follow(&[&job], false);
     }
     let apart = job.tasks_apart()?.is_some();
     let job = job.dir;

@@ -8,6 +8,7 @@ use herd_slurm::job::Id;
 use herd_slurm::outcome::Condition;
 
 use super::Outcome;
+use crate::backend_login;
 use crate::backend_slurm::{self, Control};
 use crate::cli::query::{QueueArgs, RequeueArgs};
 use crate::error::ExpectedError;
@@ -75,6 +76,16 @@ fn one(job: &Job, control: Control) -> Result<&'static str, ExpectedError> {
             "submit it again; its job file is `job.yaml` in its directory".to_owned(),
         ));
     }
+    if let Some(record) = &job.login {
+        let (words, what): (&[&str], _) = match control {
+            Control::Hold => (&["hold"], "hold the job"),
+            Control::Release => (&["release"], "release the job"),
+            Control::Requeue => (&["requeue"], "requeue the job"),
+            Control::RequeueHold => (&["requeue", "--hold"], "requeue the job"),
+        };
+        backend_login::control(&job.dir, record, words, what)?;
+        return Ok(done(control));
+    }
     let Some(record) = &job.slurm else {
         return Err(wrong(
             "runs on this machine, which holds and requeues no jobs: only a cluster does",
@@ -108,12 +119,7 @@ fn one(job: &Job, control: Control) -> Result<&'static str, ExpectedError> {
         )),
         control => {
             backend_slurm::control(record, &[Id::job(record.job)], control)?;
-            Ok(match control {
-                Control::Hold => "is held; `herd release` lets it go",
-                Control::Release => "may start when its turn comes",
-                Control::Requeue => "stops and is queued again",
-                Control::RequeueHold => "stops, is queued again and held",
-            })
+            Ok(done(control))
         }
     }
 }
@@ -146,4 +152,13 @@ fn tasks(
         Control::Requeue => "stops the tasks that run, and they are queued again",
         Control::RequeueHold => "stops the tasks that run, and they are queued again and held",
     })
+}
+
+fn done(control: Control) -> &'static str {
+    match control {
+        Control::Hold => "is held; `herd release` lets it go",
+        Control::Release => "may start when its turn comes",
+        Control::Requeue => "stops and is queued again",
+        Control::RequeueHold => "stops, is queued again and held",
+    }
 }

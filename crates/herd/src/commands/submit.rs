@@ -15,7 +15,7 @@ use crate::error::ExpectedError;
 use crate::job_input::JobInput;
 use crate::jobs;
 use crate::printer::Printer;
-use crate::{backend_local, backend_slurm};
+use crate::{backend_local, backend_login, backend_slurm};
 
 /// The answer.
 #[derive(Debug, Serialize)]
@@ -33,6 +33,7 @@ pub(super) fn hand_over(
 ) -> Result<JobId, ExpectedError> {
     match &input.place {
         Place::Local => backend_local::submit(home, input),
+        Place::Login(login) => backend_login::submit(home, login, &input, printer),
         Place::Slurm(place) => {
             let shared = place.node_dir.is_none();
             if let Some(warning) = backend_slurm::home_warning(home).filter(|_| shared) {

@@ -21,10 +21,11 @@ use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary, apart};
 use crate::error::ExpectedError;
 use crate::report::Context;
 use crate::text;
-use crate::{backend_local, backend_slurm};
+use crate::{backend_local, backend_login, backend_slurm};
 pub(crate) use choose::open_active;
 use herd_backends::slurm::observe::View;
 use herd_backends::slurm::record::Record;
+use herd_login::mirror::Record as LoginRecord;
 use herd_slurm::outcome::Condition;
 use observed::Seen;
 pub(crate) use row::{JobRow, list, type_name};
@@ -76,6 +77,11 @@ pub(crate) struct Job {
     pub(crate) observed: Option<View>,
     /// The same of its tasks that have not ended, where they are Slurm's.
     pub(crate) tasks_observed: BTreeMap<u32, View>,
+    /// The login node that has it, for a job behind one.
+    pub(crate) login: Option<LoginRecord>,
+    /// When this was last heard of it, where that cannot be asked for just now; milliseconds since the
+    /// Unix epoch.
+    pub(crate) as_of_ms: Option<u64>,
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
@@ -137,6 +143,13 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
             status.failure = result.failure;
         }
     }
+    let login = LoginRecord::read(&dir).map_err(failed)?;
+    let mut as_of_ms = None;
+    if let Some(record) = login.as_ref().filter(|_| !status.brief.settled) {
+        as_of_ms = backend_login::look(&dir, record);
+        status = herd_jobdir::status(&dir).map_err(failed)?;
+        backend_login::tell(&mut status.brief, &dir, record);
+    }
     let asked = observed::ask_about(&dir).map_err(failed)?;
     let mut seen = Seen::default();
     if let Some(asked) = asked.as_ref().filter(|_| !status.brief.settled) {
@@ -154,6 +167,7 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         }
     }
     let summary = dir.read_summary().map_err(failed)?;
+    let settled = status.brief.settled;
     Ok(Job {
         dir,
         summary,
@@ -161,6 +175,8 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         slurm: asked.map(|asked| asked.record),
         observed: seen.whole,
         tasks_observed: seen.tasks,
+        login,
+        as_of_ms: as_of_ms.filter(|_| !settled),
     })
 }
 
@@ -193,6 +209,9 @@ impl Job {
 
     /// Asks for its end.
     pub(crate) fn cancel(&self, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
+        if let Some(record) = &self.login {
+            return backend_login::cancel(&self.dir, record, signal, grace);
+        }
         match &self.slurm {
             Some(record) => backend_slurm::cancel(&self.dir, record, signal, grace),
             None => backend_local::cancel(&self.dir, signal, grace),
@@ -206,9 +225,11 @@ impl Job {
 
     /// State and reason in a few words.
     pub(crate) fn state_text(&self) -> String {
+        let age = self.as_of_ms.map(|at| format!(" ({})", text::as_of(at)));
+        let state = format!("{}{}", self.status.brief.state, age.unwrap_or_default());
         match &self.status.brief.why {
-            Some(why) => format!("{}, {why}", self.status.brief.state),
-            None => self.status.brief.state.clone(),
+            Some(why) => format!("{state}, {why}"),
+            None => state,
         }
     }
 
@@ -333,7 +354,10 @@ impl Job {
             backend: String::new(),
             command: String::new(),
         });
-        JobRow::new(id, summary, self.status.brief.clone())
+        JobRow {
+            as_of_ms: self.as_of_ms,
+            ..JobRow::new(id, summary, self.status.brief.clone())
+        }
     }
 }
 

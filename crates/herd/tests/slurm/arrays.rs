@@ -303,8 +303,9 @@ pub(crate) fn an_array_after_a_job_and_a_job_after_an_array(lab: &Lab) {
     let any = user.submit(json!({"after": [{"job": array.id, "when": "any"}], "run": "true"}));
     let ok = user.submit(json!({"after": [array.id], "run": "true"}));
     array.await_state("QUEUED");
-    let waits = user.ask(&["status", &array.id]);
-    assert!(waits.out.contains("Dependency"), "{waits:?}");
+    let waits = array.in_slurm();
+    let after = format!("Dependency=afterok:{}", first.number());
+    assert!(waits.contains(&after), "{waits}");
     user.touch("go");
     let result = array.ends("FAILED", 1);
     assert_eq!(result["tasks"]["succeeded"], 1, "{result}");
@@ -373,7 +374,9 @@ pub(crate) fn i4_a_lost_node_costs_one_task_its_attempt(lab: &Lab) {
     let host = task_record(&job, 1, "attempts/1/driver.json")["host"].clone();
     let node = host.as_str().unwrap().to_owned();
     lab.slurm(&["node", "cut", &node]);
-    // Slurm gives the node up, and the task another one.
+    // Slurm gives the node up, after a minute if nobody tells it, and gives the task another one.
+    let of = format!("nodename={node}");
+    lab.ask(&["scontrol", "update", &of, "state=down", "reason=cut"]);
     user.await_file("up-1-2");
     let end = task_record(&job, 1, "attempts/1/end");
     assert_eq!(end["state"], "PREEMPTED", "{end}");
@@ -383,6 +386,7 @@ pub(crate) fn i4_a_lost_node_costs_one_task_its_attempt(lab: &Lab) {
         task_record(&job, 1, "result.json")["attempts"] == 2
     });
     lab.slurm(&["node", "join", &node]);
+    lab.ask(&["scontrol", "update", &of, "state=resume"]);
     user.touch("go");
     let result = job.ends("SUCCEEDED", 0);
     assert_eq!(result["tasks"]["succeeded"], 3, "{result}");

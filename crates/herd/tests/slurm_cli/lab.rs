@@ -44,7 +44,9 @@ impl<'a> Bench<'a> {
     pub(crate) fn on(lab: Option<&'a SlurmLab>) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         Self {
-            lab: lab.unwrap_or_else(|| LAB.get_or_init(|| SlurmLab::up(&[]))),
+            lab: lab.unwrap_or_else(|| {
+                LAB.get_or_init(|| SlurmLab::up(&["--conf", "PriorityType=priority/multifactor"]))
+            }),
             dir: tempfile::Builder::new()
                 .prefix("herd-cli-")
                 .tempdir()

@@ -87,6 +87,7 @@ fn build8_why_shows_a_limit_and_what_is_used_of_it() {
         why = bench.json(&["why", &second]);
         why["queue"]["reason"] == "AssocGrpGRES"
     });
+    let said = bench.ask(&["why", &second]).out;
     limit("-1");
     let limits = &why["queue"]["limits"];
     assert_eq!(limits[0]["of"], "account lab", "{why}");
@@ -98,7 +99,71 @@ fn build8_why_shows_a_limit_and_what_is_used_of_it() {
         ),
         ("3".to_owned(), "2".to_owned())
     );
+    let line = "limit: account lab: 2 of 3 gres/gpu, and the job asks for 2";
+    assert!(said.contains(line), "{said}");
     end(&bench, &[&second, &first]);
+}
+
+/// Sets a limit of QOS `low`; a job has all of it and another waits. What `why` says of that one.
+fn against_a_qos(limit: &str, value: &str, reason: &str) -> String {
+    let bench = Bench::new();
+    let set = |value: &str| {
+        let set = format!("{limit}={value}");
+        let words = ["sacctmgr", "-i", "modify", "qos", "low", "set", &set];
+        bench.lab.ask(&words);
+    };
+    set(value);
+    let first = bench.submit(&["-q", "low", "-c", "2", "--", "sleep", "600"]);
+    within(DEADLINE, "the first job runs", || {
+        bench.state(&first) == "RUNNING"
+    });
+    let second = bench.submit(&["-q", "low", "-c", "2", "--", "true"]);
+    within(DEADLINE, "Slurm has looked at the job", || {
+        bench.json(&["why", &second])["queue"]["reason"] == reason
+    });
+    let said = bench.ask(&["why", &second]).out;
+    set(if value.contains('=') { "cpu=-1" } else { "-1" });
+    end(&bench, &[&second, &first]);
+    said
+}
+
+#[test]
+fn build8_why_shows_what_a_qos_allows_all_its_jobs() {
+    let said = against_a_qos("GrpTRES", "cpu=3", "QOSGrpCpuLimit");
+    let line = "limit: QOS low: 2 of 3 cpu, and the job asks for 2";
+    assert!(said.contains(line), "{said}");
+}
+
+#[test]
+fn build8_why_shows_what_a_qos_allows_one_user() {
+    let said = against_a_qos("MaxJobsPerUser", "1", "QOSMaxJobsPerUserLimit");
+    let line = "limit: QOS low, user root: 1 of 1 running jobs, and the job asks for 1";
+    assert!(said.contains(line), "{said}");
+}
+
+#[test]
+fn build8_why_shows_the_fair_share_of_a_job_that_waits_for_its_turn() {
+    let bench = Bench::new();
+    let big = fill(&bench);
+    let small = bench.submit(&["-c", "4", "--", "true"]);
+    let mut why = serde_json::Value::Null;
+    within(DEADLINE, "Slurm has looked at the job", || {
+        why = bench.json(&["why", &small]);
+        why["queue"]["class"] == "turn"
+    });
+    let said = bench.ask(&["why", &small]).out;
+    end(&bench, &[&small, &big]);
+    let shares = why["queue"]["shares"].as_array().unwrap();
+    assert_eq!(shares[0]["of"], "account lab", "{why}");
+    assert!(shares[1]["of"].as_str().unwrap().starts_with("user "));
+    for share in shares {
+        assert!(share["due"].as_f64().unwrap() > 0.0, "{why}");
+        assert!(share["shares"].as_u64().unwrap() > 0, "{why}");
+    }
+    assert!(
+        said.contains("share: account lab: 1 shares, due "),
+        "{said}"
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ const TWO_NETWORKS: &str = "--nodelist=node[4-6]";
 fn cluster() -> &'static Cluster {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
     SHARED.get_or_init(|| {
-        let cluster = Cluster::up(&["--nodes", &NODES.to_string()]);
+        let cluster = Cluster::up(NODES, &[]);
         for node in 1..=NODES {
             let script = format!(
                 "set -e\n\

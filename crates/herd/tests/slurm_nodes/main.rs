@@ -4,5 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod bare;
+mod images;
 mod lab;
 mod staged;

@@ -3,6 +3,7 @@
 
 mod work;
 
+use std::path::Path;
 use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
@@ -24,7 +25,7 @@ use super::allocation::Allocation;
 use super::command::CommandError;
 use super::record::Site;
 use super::staging::{NodeSide, kept_here};
-use super::{DURABILITY, listen, scontrol, step};
+use super::{DURABILITY, container, listen, scontrol, step};
 use crate::attempts::{
     again, count_tasks, drive_attempt, make_room, once, read_key, result, task_history, write_next,
 };
@@ -221,7 +222,8 @@ async fn attempt(
 ) -> Result<AttemptEnd, DriveError> {
     let (job, own) = (work.job, &work.own);
     let (key, key_text) = read_key(job)?;
-    let listen = listen::address(allocation, options.staged.is_some())
+    // Whoever cancels a job or runs a command inside it comes from a login node.
+    let listen = listen::address(allocation, true)
         .await
         .map_err(|source| DriveError::Address {
             node: allocation.own_node.clone(),
@@ -252,6 +254,12 @@ async fn attempt(
         })
     };
     let site = Site::read(job)?;
+    let container = site.image.as_ref().map(|image| {
+        let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
+        let program = options.executor.first().map(Path::new).unwrap_or(home);
+        container::prepare(image, plan, home, program)
+    });
+    let container = container.transpose().map_err(DriveError::Container)?;
     let mut env = step::environment(std::env::vars_os());
     env.push((KEY_VARIABLE.into(), key_text.into()));
     let attempt = Attempt {
@@ -268,7 +276,7 @@ async fn attempt(
         tasks_dir: job.tasks_dir(),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &site, allocation, &executor(options)),
+            argv: step::argv(plan, &site, allocation, container, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
             try_again: sbatch::is_unavailable,

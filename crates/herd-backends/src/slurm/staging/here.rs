@@ -1,14 +1,18 @@
 //! The submitting side: a process of each job that has not ended, which waits for Slurm to start it, brings
 //! what its nodes need, and keeps the job's directory here equal to the one there.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use herd_core::hostlist;
+use herd_core::result::{Failure, JobResult};
+use herd_core::state::JobState;
+use herd_core::text::error_line;
+use herd_core::{exit, hostlist};
 use herd_jobdir::{JobDir, JobDirError};
 use herd_runtime::clock::Clock;
 use herd_slurm::control;
@@ -26,6 +30,8 @@ use tokio::time::sleep;
 use super::files;
 use super::link::Conversation;
 use super::wire::Head;
+use crate::attempts::once;
+use crate::slurm::DURABILITY;
 use crate::slurm::cluster::{Cluster, ClusterError};
 use crate::slurm::command::CommandError;
 use crate::slurm::observe::{self, ObserveError};
@@ -39,6 +45,8 @@ const BROUGHT: &str = "staged.json";
 const STANDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 /// Bytes of the end of a growing file that its next writer may look at.
 const LAST: u64 = 64;
+/// How long nodes that a job was given may be out of reach before it begins.
+const REACH: Duration = Duration::from_mins(1);
 /// How often requests are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -123,6 +131,8 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
         job,
         program,
         runtime,
+        trouble: Cell::default(),
+        requests: Cell::default(),
     };
     let mut pause = STANDS.0;
     while job.read_result()?.is_none() {
@@ -130,7 +140,11 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
             Ok(Step::Again) => pause = STANDS.0,
             Ok(Step::Wait) => {}
             // Slurm that does not answer, a node that cannot be reached: the job may go on without.
-            Err(error) => tell(&herd_core::text::error_line(&error)),
+            Err(error) => {
+                let text = error_line(&error);
+                tell(&text);
+                staging.give_up(&text)?;
+            }
         }
         if job.read_result()?.is_none() {
             // Made inside: a timer belongs to its runtime.
@@ -158,6 +172,10 @@ struct Staging<'a> {
     cluster: Cluster,
     program: &'a Path,
     runtime: Runtime,
+    /// Since when nodes cannot be reached that have not begun.
+    trouble: Cell<Option<Instant>>,
+    /// How far requests have been read.
+    requests: Cell<u64>,
 }
 
 impl Staging<'_> {
@@ -169,6 +187,9 @@ impl Staging<'_> {
         let views = views?;
         match views.get(&Id::job(self.record.job)) {
             Some(view) if matches!(view.condition, Condition::Running) => {
+                if self.trouble.get().is_none() {
+                    self.trouble.set(Some(Instant::now()));
+                }
                 self.run()?;
                 Ok(Step::Again)
             }
@@ -181,6 +202,32 @@ impl Staging<'_> {
             },
             None => Ok(Step::Wait),
         }
+    }
+
+    /// Ends a job whose nodes could not be reached for a while after they were there: nothing has run on
+    /// them, and nothing was brought that could.
+    fn give_up(&self, why: &str) -> Result<(), StageError> {
+        let since = self.trouble.get().map(|since| since.elapsed());
+        if since.is_none_or(|since| since < REACH) {
+            return Ok(());
+        }
+        let call = control::cancel_call(&[Id::job(self.record.job)]);
+        self.runtime.block_on(self.cluster.control(call))?;
+        let detail = format!(
+            "its nodes cannot be reached from here, so nothing was brought there and nothing has run: {why}"
+        );
+        let settled = JobResult {
+            state: JobState::Failed,
+            rejection: None,
+            reason: None,
+            failure: Some(Failure::DriverLost { detail }),
+            exit_code: exit::HERD_FAILED,
+            attempts: 0,
+            ended_ms: Clock::start().now_ms(),
+            tasks: None,
+        };
+        once(self.job.write_result(&settled, DURABILITY))?;
+        Ok(())
     }
 
     /// Brings everything to a job that runs, and keeps up with it until it ends or is lost from sight.
@@ -211,7 +258,8 @@ impl Staging<'_> {
     fn bring(&self, nodes: u32) -> Result<(), StageError> {
         let (number, directory) = (self.record.job, &self.directory);
         let ask = |call| self.runtime.block_on(self.cluster.carry(call));
-        ask(prepare(number, nodes, directory)?)?;
+        let made = self.cluster.reach(prepare(number, nodes, directory)?);
+        self.runtime.block_on(made)?;
         let program = self.program.to_string_lossy();
         ask(broadcast(
             number,
@@ -259,7 +307,7 @@ impl Staging<'_> {
             }
         };
         self.say_what_is_here(&mut node, ready)?;
-        let mut requests = 0;
+        self.trouble.set(None);
         let mut over = false;
         loop {
             let said = match node.next(LOOK) {
@@ -281,7 +329,7 @@ impl Staging<'_> {
                 }
                 Some(_) => {}
                 None => {
-                    for request in self.requests(&mut requests) {
+                    for request in self.requests() {
                         node.say(&request, b"")?;
                     }
                 }
@@ -346,11 +394,11 @@ impl Staging<'_> {
     }
 
     /// Requests for the job's end that were written down here since.
-    fn requests(&self, offset: &mut u64) -> Vec<Head> {
-        let Ok((requests, next)) = self.job.read_control(*offset) else {
+    fn requests(&self) -> Vec<Head> {
+        let Ok((requests, next)) = self.job.read_control(self.requests.get()) else {
             return Vec::new();
         };
-        *offset = next;
+        self.requests.set(next);
         let cancel = |request: &serde_json::Value| {
             let by = request["by"].as_str().unwrap_or("a request").to_owned();
             let signal = i32::try_from(request["signal"].as_i64()?).ok()?;

@@ -15,6 +15,7 @@ use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
 use super::places::Places;
 use super::{Outcome, interrupt};
+use crate::backend_login;
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -32,10 +33,16 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     if args.follow {
         interrupt::tell_that_it_goes_on(&job);
     }
+    if args.follow {
+        backend_login::follow(&[&job], true);
+    }
     let places = Places::of(&job);
     let apart = job.tasks_apart()?;
     if let Some(index) = args.task {
         places.check_task(index)?;
+        if let Some(record) = &job.login {
+            return backend_login::show(record, task::words(args, &job, index), printer);
+        }
         if let Some(plan) = &apart {
             return apart::one(args, &job, plan, index, printer);
         }
@@ -47,10 +54,16 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     }
     let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
+    if let Some(record) = job.login.as_ref().filter(|_| !args.follow) {
+        // What is here already is better than nothing.
+        if let Err(error) = backend_login::fetch_log(&job, record) {
+            printer.report(&error.render(printer.err_color()));
+        }
+    }
     if let Some(plan) = &apart {
         return apart::all(args, &job, plan, filter, &mut shaper, printer);
     }
-    if args.live {
+    if args.live && job.login.is_none() {
         live::follow(&job, filter, &mut shaper, printer)?;
     } else if args.follow {
         follow(&job, filter, &mut shaper, printer)?;

@@ -1,6 +1,6 @@
 //! What a cluster tells of a job in its queue, as evidence for the sentence above it.
 
-use herd_backends::slurm::evidence::{Evidence, LimitUse, Nodes};
+use herd_backends::slurm::evidence::{Evidence, FairShare, LimitUse, Nodes};
 use herd_slurm::fit::Obstacle;
 use herd_slurm::outcome::Condition;
 use herd_slurm::reason::{Class, Reason};
@@ -66,6 +66,7 @@ impl Queue {
             of_nodes(nodes, &mut lines);
         }
         lines.extend(found.limits.iter().map(of_limit));
+        lines.extend(found.shares.iter().map(of_share));
         match found.expected_start {
             Some(at) => lines.push(format!(
                 "start: Slurm expects {}",
@@ -116,14 +117,31 @@ fn obstacle(obstacle: &Obstacle) -> String {
 }
 
 fn of_limit(limit: &LimitUse) -> String {
-    let LimitUse {
-        of,
-        what,
-        limit,
-        used,
-    } = limit;
-    match used {
-        Some(used) => format!("limit: {of}: {used} of {limit} {what}"),
-        None => format!("limit: {of}: {limit} {what}"),
+    let (of, what, most) = (&limit.of, &limit.what, limit.limit);
+    let used = match limit.used {
+        Some(used) => format!("{used} of {most} {what}"),
+        None => format!("at most {most} {what}"),
+    };
+    match limit.asked {
+        Some(asked) if limit.stands_against() => {
+            format!("limit: {of}: {used}, and the job asks for {asked}")
+        }
+        _ => format!("limit: {of}: {used}"),
     }
+}
+
+fn of_share(share: &FairShare) -> String {
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    let mut text = format!("share: {}: ", share.of);
+    if let Some(shares) = share.shares {
+        text += &format!("{shares} shares, ");
+    }
+    text += &format!("due {}, used {}", percent(share.due), percent(share.used));
+    if let Some(level) = share.level {
+        text += &format!(", level {level:.2}");
+    }
+    if let Some(factor) = share.factor {
+        text += &format!(", factor {factor:.2}");
+    }
+    text
 }
