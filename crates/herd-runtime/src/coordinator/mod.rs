@@ -96,6 +96,8 @@ pub struct Coordinator {
     state: AttemptState,
     began_ms: u64,
     gang_timeout_ms: u64,
+    /// Since when nodes may register.
+    gathers_from_ms: u64,
     stop: Option<Stop>,
     /// Whether it is not known yet if the backend takes its resources back to start the job again.
     undecided: bool,
@@ -143,6 +145,7 @@ impl Coordinator {
             state: AttemptState::Starting,
             began_ms: now_ms,
             gang_timeout_ms,
+            gathers_from_ms: now_ms,
             stop: None,
             undecided: false,
             finishing: false,
@@ -228,6 +231,11 @@ impl Coordinator {
         self.advance(now_ms);
     }
 
+    /// What starts the executors is started only now; nodes have all their time to register.
+    pub fn gather_from(&mut self, now_ms: u64) {
+        self.gathers_from_ms = now_ms;
+    }
+
     /// Time passes: gang, silence, walltime and ending have their bounds (I6).
     pub fn tick(&mut self, now_ms: u64) {
         if self.stage == Stage::Finished {
@@ -235,7 +243,7 @@ impl Coordinator {
         }
         if self.stage == Stage::Gathering
             && self.stop.is_none()
-            && now_ms >= self.began_ms + self.gang_timeout_ms
+            && now_ms >= self.gathers_from_ms + self.gang_timeout_ms
         {
             let missing: Vec<usize> = (0..self.nodes.len())
                 .filter(|&i| self.nodes[i].hello.is_none())

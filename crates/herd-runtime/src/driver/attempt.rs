@@ -99,7 +99,7 @@ pub enum ExecutorStart {
         /// How it starts MPI's ranks.
         rank_starters: RankStarters,
         /// Whether it has ended, by what it said last, because those it asks were not there just now: then
-        /// it is started again, as long as nodes may take to register.
+        /// it is started again for some minutes.
         try_again: fn(&str) -> bool,
     },
 }

@@ -289,7 +289,10 @@ impl Driver {
 
     fn start_again(&mut self) {
         match self.starter.start(!self.coordinator.is_ending()) {
-            Some(Ok(executors)) => self.executors = executors,
+            Some(Ok(executors)) => {
+                self.executors = executors;
+                self.coordinator.gather_from(self.clock.now_ms());
+            }
             Some(Err((what, error))) => {
                 self.all_lost(&format!("could not start {what}: {}", error_line(&error)));
             }

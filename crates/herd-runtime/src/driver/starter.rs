@@ -10,7 +10,9 @@ use super::attempt::{Attempt, ExecutorStart, all_executors};
 use crate::clock::until;
 use crate::executors::{Executors, Launch};
 
-/// Pause before it is started again. How often is bounded by the time that nodes may take to register.
+/// How long after its first end it is started again.
+const BOUND: Duration = Duration::from_mins(5);
+/// Pause before it is started again.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether what a starter said last is a reason to start it again.
@@ -19,6 +21,7 @@ type Judge = fn(&str) -> bool;
 pub(super) struct Starter {
     /// How it is started, where it is one for all.
     again: Option<(Box<dyn Fn() -> Launch + Send>, Judge)>,
+    first_end: Option<Instant>,
     due: Option<Instant>,
 }
 
@@ -41,12 +44,17 @@ impl Starter {
             }
             ExecutorStart::Each(_) => None,
         };
-        Self { again, due: None }
+        Self {
+            again,
+            first_end: None,
+            due: None,
+        }
     }
 
     /// It has ended with these words; whether it will be started again.
     pub(super) fn ended(&mut self, words: &str) -> bool {
-        let wanted = self.again.as_ref().is_some_and(|(_, judge)| judge(words));
+        let since = self.first_end.get_or_insert_with(Instant::now).elapsed();
+        let wanted = since < BOUND && self.again.as_ref().is_some_and(|(_, judge)| judge(words));
         self.due = wanted.then(|| Instant::now() + PAUSE);
         wanted
     }
