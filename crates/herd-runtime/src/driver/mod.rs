@@ -31,7 +31,7 @@ use self::followers::Followers;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 pub use crate::coordinator::Withdrawal;
-use crate::coordinator::{Action, Coordinator};
+use crate::coordinator::{Action, Coordinator, SIGTERM};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Ended, Executors};
 use crate::guard;
@@ -222,7 +222,8 @@ impl Driver {
                     self.executors.end_orphans();
                 }
                 why = answer(&mut self.asking) => {
-                    self.coordinator.decide(why, self.clock.now_ms());
+                    let (_, code) = asked_by_signal(&self.job, SIGTERM);
+                    self.coordinator.decide(why, code, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
