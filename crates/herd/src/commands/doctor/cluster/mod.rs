@@ -1,6 +1,7 @@
 //! Checks of a Slurm cluster: what it is, what it can do, and what of it stands in the way of jobs.
 
 mod home;
+mod login;
 mod nodes;
 mod settings;
 
@@ -28,7 +29,7 @@ pub(super) fn all(name: &str, home: Option<&Path>) -> Result<Vec<Finding>, Expec
         });
     }
     let backend = configured(name, &config);
-    let mut findings = vec![home::program(), home::directory(home)];
+    let mut findings = vec![home::program(), home::directory(home), login::shell()];
     let cluster = Cluster {
         name: backend.cluster.clone(),
     };
