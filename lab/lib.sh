@@ -81,10 +81,11 @@ base_python() {
 # Whether the environment at $1 was finished and its interpreter still starts.
 venv_ready() { [[ -e $1/complete ]] && "$1/bin/python" -S -c '' 2>/dev/null; }
 
+# pip_install VENV PACKAGE…, by another environment's pip where `installer` names one.
 pip_install() {
 	local venv=$1
 	shift
-	"$venv/bin/python" -m pip install --quiet --no-cache-dir --no-warn-conflicts --disable-pip-version-check --root-user-action=ignore "$@"
+	"${installer:-$venv}/bin/python" -m pip --python "$venv/bin/python" install --quiet --no-cache-dir --no-warn-conflicts --disable-pip-version-check --root-user-action=ignore "$@"
 }
 
 # The environment that the link $cache/$1 names: `use NAME VENV` sets it, atomically.

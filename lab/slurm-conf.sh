@@ -74,8 +74,44 @@ write_slurm_conf() {
 		printf 'NodeName=%s NodeAddr=%s CPUs=%s RealMemory=%s%s\n' "$node" "$subnet.$((10 + n))" "$cpus" "$memory" "$gres"
 	done >>"$etc/slurm.conf"
 	printf 'PartitionName=all Nodes=node[1-%s] Default=YES MaxTime=INFINITE State=UP\n' "$nodes" >>"$etc/slurm.conf"
+	[[ -z $containers ]] || write_containers "$version"
 	printf 'CgroupPlugin=cgroup/v1\n' >"$etc/cgroup.conf"
 	((!${#cgroup_conf[@]})) || printf '%s\n' "${cgroup_conf[@]}" >>"$etc/cgroup.conf"
+}
+
+# write_containers VERSION: the tree that containers see, and what starts them.
+write_containers() {
+	# Slurm 22.05 takes a bundle's tree from there, whatever its configuration says.
+	local image=$directory/bundle/rootfs etc=$directory/etc numbers link runtime=$directory/etc/runtime pattern=%n.%u.%j.%s.%t
+	mkdir -p "$image"/{etc,tmp,usr,proc,dev,sys,root}
+	printf 'lab\n' >"$image/etc/image"
+	cp /etc/passwd /etc/group "$image/etc"
+	for link in bin sbin lib lib64; do
+		[[ ! -L /$link ]] || ln -sfn "$(readlink "/$link")" "$image/$link"
+	done
+	case $containers in
+	pyxis)
+		IFS=. read -ra numbers <<<"$1"
+		cc -shared -fPIC -O1 "-DSLURM_VERSION=$(((numbers[0] << 16) + (10#${numbers[1]} << 8) + 10#${numbers[2]}))" \
+			-o "$etc/pyxis.so" "$lab/slurm-pyxis.c"
+		printf 'required %s %s\n' "$etc/pyxis.so" "$image" >"$etc/plugstack.conf"
+		;;
+	oci)
+		cp "$lab/slurm-runtime" "$runtime"
+		cat >"$directory/bundle/config.json" <<-JSON
+			{"ociVersion": "1.0.0", "root": {"path": "rootfs"}, "process": {"cwd": "/", "args": ["sh"], "env": []},
+			 "mounts": [{"destination": "/usr", "source": "/usr", "type": "none", "options": ["rbind"]},
+			  {"destination": "/proc", "source": "/proc", "type": "none", "options": ["rbind"]},
+			  {"destination": "/dev", "source": "/dev", "type": "none", "options": ["rbind"]}]}
+		JSON
+		cat >"$etc/oci.conf" <<-CONF
+			RunTimeQuery="$runtime query $pattern"
+			RunTimeRun="$runtime run $pattern %b"
+			RunTimeKill="$runtime kill $pattern"
+			RunTimeDelete="$runtime delete $pattern"
+		CONF
+		;;
+	esac
 }
 
 write_slurmdbd_conf() {

@@ -4,7 +4,7 @@
 # its network namespace is the switch all the others hang on, its mounts are the tree in which this machine's clients run.
 
 packages=(slurmctld slurmd slurm-client slurmdbd slurm-wlm-basic-plugins slurm-wlm-mysql-plugin munge mariadb-server-core
-	mariadb-client-core openssh-server openssh-client iproute2 util-linux procps)
+	mariadb-client-core openssh-server openssh-client tcsh iproute2 util-linux procps)
 namespaces=(--net --uts --mount --ipc --pid)
 clean_environment=(env -i "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" LANG=C.UTF-8)
 

@@ -13,25 +13,32 @@ def main(directory):
     is_first = os.environ.get("HERD_RANK", "0") == "0"
     try:
         fn, args, kwargs = _calls.read_call(directory, index)
-        result = "value", fn(*args, **kwargs)
+        value = fn(*args, **kwargs)
     except (Exception, SystemExit) as error:
-        if isinstance(error, SystemExit):
-            # As an exception it would end the caller.
-            error = RuntimeError(f"the function called sys.exit({error.code!r})")
-        result = "error", (error, traceback.format_exc())
+        if is_first:
+            _deliver_error(directory, index, error)
+        return 1
     if is_first:
-        _deliver(directory, index, result)
-    return 0 if result[0] == "value" else 1
+        try:
+            _calls.write_value(directory, index, value)
+        except OSError as error:
+            _deliver_error(directory, index, error)
+            return 1
+        except Exception as error:
+            fault = TypeError(f"the returned value cannot be pickled: {type(error).__name__}: {error}")
+            _calls.write_error(directory, index, fault, traceback.format_exc())
+            return 1
+    return 0
 
 
-def _deliver(directory, index, result):
-    kind, value = result
-    try:
-        _calls.write_result(directory, index, kind, value)
-    except Exception as error:
-        what = "the returned value" if kind == "value" else f"the exception {value[0]!r}"
-        text = f"{what} cannot be pickled: {type(error).__name__}: {error}"
-        _calls.write_result(directory, index, "error", (TypeError(text), traceback.format_exc()))
+def _deliver_error(directory, index, error):
+    text = traceback.format_exc()
+    # What the job's log shows, too.
+    sys.stderr.write(text)
+    if isinstance(error, SystemExit):
+        # As an exception it would end the caller.
+        error = RuntimeError(f"the function called sys.exit({error.code!r})")
+    _calls.write_error(directory, index, error, text)
 
 
 if __name__ == "__main__":

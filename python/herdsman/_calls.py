@@ -34,36 +34,72 @@ def write_calls(directory, calls):
     """Writes all calls, each (function, arguments, keyword arguments)."""
     cloudpickle = pickler()
     for index, call in enumerate(calls):
-        # The path by which the caller finds its modules comes first: unpickling a function may import them.
-        data = pickle.dumps(sys.path) + cloudpickle.dumps(call)
+        # What must be known before a function is unpickled: whose bytecode it is, and the path by which the caller finds its
+        # modules.
+        data = pickle.dumps((sys.version_info[:2], sys.path)) + cloudpickle.dumps(call)
         _write(os.path.join(directory, f"{index}.call"), data)
 
 
 def read_call(directory, index):
     """The call with an index."""
     with open(os.path.join(directory, f"{index}.call"), "rb") as file:
-        for entry in pickle.load(file):
+        version, path = pickle.load(file)
+        if version != sys.version_info[:2]:
+            raise RuntimeError(
+                f"the call is from Python {_text(version)}, and the job has Python {_text(sys.version_info[:2])} "
+                f"({sys.executable}): functions are sent as bytecode, which differs\n"
+                "hint: name the same version in Executor(python=…)"
+            )
+        for entry in path:
             if entry not in sys.path:
                 sys.path.append(entry)
         return pickle.load(file)
 
 
-def write_result(directory, index, kind, value):
-    """Writes what a call has come to: `("value", value)` or `("error", (exception, traceback))`."""
-    _write(os.path.join(directory, f"{index}.result"), pickler().dumps((kind, value)))
+def _text(version):
+    return ".".join(map(str, version))
+
+
+def write_value(directory, index, value):
+    """Writes what a call has returned. Raises what pickling it raises."""
+    _write_result(directory, index, pickler().dumps(value), None)
+
+
+def write_error(directory, index, error, traceback):
+    """Writes what a call has raised, and its traceback as a text, which arrives whatever the exception is made of."""
+    try:
+        data = pickler().dumps(error)
+        # One that takes other arguments than it hands on can be pickled and not unpickled.
+        pickle.loads(data)
+    except Exception as fault:
+        text = f"{type(error).__name__}: {error} (the exception itself cannot be pickled: {type(fault).__name__}: {fault})"
+        data = pickle.dumps(RuntimeError(text))
+    _write_result(directory, index, data, traceback)
+
+
+def _write_result(directory, index, data, traceback):
+    _write(os.path.join(directory, f"{index}.result"), pickle.dumps(traceback) + data)
 
 
 def read_result(directory, index):
-    """What a call has come to; None while there is nothing."""
+    """What a call has come to: `("value", value)` or `("error", exception)`; None while there is nothing."""
     try:
         with open(os.path.join(directory, f"{index}.result"), "rb") as file:
-            data = file.read()
+            traceback = pickle.load(file)
+            try:
+                value = pickle.load(file)
+            except Exception as error:
+                text = traceback or "the value that the call returned cannot be unpickled here"
+                return "error", caused(error, text)
     except FileNotFoundError:
         return None
-    try:
-        return pickle.loads(data)
-    except Exception as error:
-        return "error", (error, f"the result of the call cannot be unpickled: {error}")
+    return ("value", value) if traceback is None else ("error", caused(value, traceback))
+
+
+def caused(error, text):
+    """The exception with the text of a remote traceback as its cause."""
+    error.__cause__ = RemoteTraceback(text)
+    return error
 
 
 def _write(path, data):

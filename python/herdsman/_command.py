@@ -35,7 +35,8 @@ def run(*words, home=None, stdin=None):
         env=environment(),
         check=False,
     )
-    if done.returncode != 0:
+    # In a process that ignores SIGCHLD nobody is told the code of its children: Python takes it for 0.
+    if done.returncode != 0 or (not done.stdout and b"error: " in done.stderr):
         raise understood(done.stderr, done.returncode)
     return done.stdout
 
@@ -63,6 +64,6 @@ def understood(stderr, code):
     kind = HerdError
     if reason_text.startswith("no job"):
         kind = NoSuchJobError
-    elif code == USAGE:
+    elif code == USAGE or reason_text.startswith("nothing was started"):
         kind = InvalidJobError
     return kind(reason_text, "\n".join(hints) or None, code)

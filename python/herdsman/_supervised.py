@@ -9,8 +9,16 @@ import select
 import threading
 import time
 
-from herdsman import _binaries
-from herdsman._native import Supervisor
+from herdsman import _binaries, _signals
+
+try:
+    from herdsman._native import Supervisor
+except ImportError as error:
+    raise ImportError(
+        f"herdsman's native module cannot be loaded: {error}\n"
+        "hint: install the package (pip install herdsman); it runs neither from a zip file nor from a source tree",
+        name="herdsman._native",
+    ) from error
 
 #: Seconds a supervisor may take to start all workers.
 START_BOUND = 60.0
@@ -72,7 +80,7 @@ class Supervised:
 
     def look(self):
         """Takes in what the supervisor has said, without waiting."""
-        with self._lock:
+        with self._lock, _signals.undisturbed():
             while not self.closed:
                 report = self._native.report()
                 if report is None:

@@ -4,16 +4,18 @@ A call goes into a directory as a file, the job's process (`herdsman._call`) rea
 beside it. One thread per executor looks for results.
 """
 
+import atexit
 import os
 import shutil
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import Executor as _Base
 from concurrent.futures import Future
 
 from herdsman import jobs
-from herdsman._calls import RemoteTraceback, read_result, write_calls
+from herdsman._calls import read_result, write_calls
 from herdsman.errors import HerdError, JobFailedError
 
 #: Seconds between looks at results: the first, and the longest.
@@ -26,10 +28,31 @@ class Executor(_Base):
     """Runs functions as jobs of a backend. `options` are those of `herdsman.submit`: `cpus=`, `memory=`, `walltime=`, ….
 
     `folder` is where calls and results are kept, on a disk that the backend's nodes see; without one it is below herd's
-    directory of jobs. It is removed at the end.
+    directory of jobs. It is removed at the end. `max_workers` calls of one `map` run at once, by default as many as the
+    backend has room for. Each call is a process of its own, in which `initializer(*initargs)` runs first. `python` is the
+    interpreter of the jobs, of the same version as this one.
     """
 
-    def __init__(self, backend=None, *, folder=None, home=None, python=None, **options):
+    def __init__(
+        self,
+        backend=None,
+        *,
+        max_workers=None,
+        initializer=None,
+        initargs=(),
+        folder=None,
+        home=None,
+        python=None,
+        **options,
+    ):
+        if backend is not None and not isinstance(backend, str):
+            raise TypeError(f"the backend is a name such as local or slurm, not {backend!r}\nhint: max_workers={backend!r}")
+        if max_workers is not None and max_workers < 1:
+            raise ValueError("max_workers must be greater than 0")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        self._initializer = initializer and (initializer, initargs)
+        self._limit = "" if max_workers is None else f"%{max_workers}"
         self._backend = backend
         self._home = home
         self._options = options
@@ -41,6 +64,8 @@ class Executor(_Base):
         self._count = 0
         self._closed = False
         self._thread = None
+        self._process = os.getpid()
+        _open.add(self)
 
     def submit(self, fn, /, *args, **kwargs):
         """Runs `fn(*args, **kwargs)` as a job of its own. The future has its `job`."""
@@ -52,20 +77,23 @@ class Executor(_Base):
         if chunksize > 1:
             chunks = [calls[at : at + chunksize] for at in range(0, len(calls), chunksize)]
             calls = [(_run_chunk, (chunk,), {}) for chunk in chunks]
-        futures = self._start(calls, {"array": f"0-{len(calls) - 1}"}) if calls else []
+        futures = self._start(calls, {"array": f"0-{len(calls) - 1}{self._limit}"}) if calls else []
         return _results(futures, timeout, chunksize > 1)
 
     def _start(self, calls, more):
         directory = self._next_directory()
+        name = _name(calls[0][0])
+        if self._initializer:
+            calls = [(_run_initialized, (*self._initializer, call), {}) for call in calls]
         write_calls(directory, calls)
         command = [self._python, "-m", "herdsman._call", directory]
-        document = jobs.described({"run": command, "name": _name(calls[0][0])}, {**self._options, **more})
+        document = jobs.described({"run": command, "name": name}, {**self._options, **more})
         env = document.get("env") or {}
         # The job must find this package and what functions are imported from.
         path = os.pathsep.join(entry for entry in [_own_directory(), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))] if entry)
         document["env"] = {**env, "PYTHONPATH": path}
         job = jobs.submit(document, backend=self._backend, home=self._home)
-        batch = _Batch(job, directory, len(calls))
+        batch = _Batch(job, directory, len(calls), bool(document.get("retry")))
         with self._news:
             self._batches.append(batch)
             if self._thread is None:
@@ -75,6 +103,11 @@ class Executor(_Base):
         return batch.futures
 
     def _next_directory(self):
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "this executor is of the process that this one was forked from, whose thread looks for its results\n"
+                "hint: make an executor after the fork"
+            )
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
@@ -96,7 +129,12 @@ class Executor(_Base):
                 batches = list(self._batches)
             busy = False
             for batch in batches:
-                busy |= batch.look()
+                try:
+                    busy |= batch.look()
+                except OSError:
+                    pass  # no descriptors left, or a file system that does not answer: looked at again
+                except Exception as error:
+                    batch.fail(error)
             with self._news:
                 self._batches = [batch for batch in self._batches if batch.open]
                 if self._batches and not busy:
@@ -114,17 +152,22 @@ class Executor(_Base):
             for batch in batches:
                 for future in batch.futures:
                     future.cancel()
-        if wait:
+        if wait and self._process == os.getpid():
             if thread is not None:
                 thread.join()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._remove()
+
+    def _remove(self):
+        _open.discard(self)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class _Batch:
     """One job and the futures of its calls."""
 
-    def __init__(self, job, directory, count):
+    def __init__(self, job, directory, count, has_retries):
         self.job = job
+        self._has_retries = has_retries
         self._directory = directory
         self.futures = [Future() for _ in range(count)]
         self.open = dict(enumerate(self.futures))
@@ -151,13 +194,17 @@ class _Batch:
                 future.set_running_or_notify_cancel()
                 continue
             result = read_result(self._directory, index)
-            if result is not None:
+            # With retries an error is the last word only when the job has ended.
+            if result is not None and (result[0] == "value" or self._ended or not self._has_retries):
                 busy = True
                 del self.open[index]
                 _finish(future, *result)
-        if self.open and self._ended:
+        if not self.open:
+            # A long-lived executor keeps nothing of what is done.
+            shutil.rmtree(self._directory, ignore_errors=True)
+        elif self._ended:
             self._fail_rest()
-        elif self.open and time.monotonic() >= self._ask_at:
+        elif time.monotonic() >= self._ask_at:
             self._ask_at = time.monotonic() + _STATE_SECONDS
             self._ended = self._has_ended()
         return busy
@@ -177,6 +224,10 @@ class _Batch:
             )
         except Exception as reason:
             error = reason
+        self.fail(error)
+
+    def fail(self, error):
+        """Ends all open futures with an error."""
         for future in self.open.values():
             if future.set_running_or_notify_cancel():
                 future.set_exception(error)
@@ -189,9 +240,25 @@ def _finish(future, kind, value):
     if kind == "value":
         future.set_result(value)
     else:
-        error, text = value
-        error.__cause__ = RemoteTraceback(text)
-        future.set_exception(error)
+        future.set_exception(value)
+
+
+#: Executors whose folders are there.
+_open = weakref.WeakSet()
+
+
+@atexit.register
+def _remove_what_is_done():
+    """Executors that were not shut down leave nothing for which no job runs."""
+    for executor in list(_open):
+        if executor._process == os.getpid() and not any(batch.open for batch in executor._batches):
+            executor._remove()
+
+
+def _run_initialized(initializer, initargs, call):
+    initializer(*initargs)
+    fn, args, kwargs = call
+    return fn(*args, **kwargs)
 
 
 def _run_chunk(calls):

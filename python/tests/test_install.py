@@ -39,17 +39,28 @@ def test_types_are_shipped():
         assert os.path.exists(os.path.join(package, stub)), stub
 
 
-@pytest.mark.slow
-def test_a_checkout_installs(tmp_path):
-    """`pip install .` into a bare environment: pip fetches the build backend, cargo has built the rest."""
+USE = """
+import os, sys
+import herdsman.multiprocessing as m
+assert os.path.commonpath([m.__file__, sys.prefix]) == sys.prefix
+context = m.start_processes("t", "true", {0: ()}, {0: {}}, m.DefaultLogsSpecs("/dev/null"))
+assert not context.wait().is_failed()
+"""
+
+
+@pytest.mark.parametrize("what", ["wheel", pytest.param("checkout", marks=pytest.mark.slow)])
+def test_a_bare_environment_needs_nothing_else(tmp_path, what):
+    """`pip install` of the wheel, or of a checkout, for which pip fetches the build backend and cargo has built the rest."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-    pip = [os.environ["HERDSMAN_TEST_PYTHON"], "-m", "pip", "--python", f"{venv}/bin/python", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "."], check=True, cwd=ROOT)
-    script = "import herdsman.multiprocessing as m; c = m.start_processes('t', 'true', {0: ()}, {0: {}}, m.DefaultLogsSpecs('/dev/null'))"
-    script += "; assert not c.wait().is_failed()"
-    subprocess.run([venv / "bin" / "python", "-c", script], check=True, cwd=tmp_path)
+    pip = [os.environ["HERDSMAN_TEST_PYTHON"], "-m", "pip", "--disable-pip-version-check", "--python", f"{venv}/bin/python"]
+    source = os.environ["HERDSMAN_TEST_WHEEL"] if what == "wheel" else ROOT
+    subprocess.run([*pip, "install", "--quiet", source], check=True, cwd=tmp_path)
+    subprocess.run([venv / "bin" / "python", "-I", "-c", USE], check=True, cwd=tmp_path)
     subprocess.run([venv / "bin" / "herd", "--version"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([venv / "bin" / "herdrun", "--no-python", "true"], check=True)
+    listed = subprocess.run([*pip, "list", "--format", "freeze"], check=True, capture_output=True, text=True).stdout
+    assert listed.split() == [f"herdsman=={herdsman.__version__}"]
 
 
 def test_programs_are_named_by_variables(monkeypatch, tmp_path):

@@ -44,7 +44,7 @@ def home(tmp_path):
 
 @pytest.fixture
 def executor(home):
-    with herdsman.Executor(backend="slurm", home=home, walltime="10m") as executor:
+    with herdsman.Executor(backend="slurm", home=home, walltime="10m", slurm={"partition": "all"}) as executor:
         yield executor
 
 

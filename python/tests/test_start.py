@@ -1,6 +1,7 @@
 """Rows 1 to 6 and 25 of the launcher's acceptance table, and D1: what is started, and with what."""
 
 import os
+from enum import IntFlag
 
 import pytest
 import worker_functions
@@ -112,6 +113,14 @@ def test_row_6_maps_have_every_rank():
     assert to_map({1: Std.OUT}, 2) == {0: Std.NONE, 1: Std.OUT}
     with pytest.raises(AttributeError):
         to_map(3, 2)
+
+
+def test_a_std_of_torch_will_do():
+    class TorchStd(IntFlag):
+        OUT = 1
+
+    TorchStd.__name__ = "Std"
+    assert to_map(TorchStd.OUT, 1) == {0: Std.OUT}
 
 
 def test_row_25_a_program_leads_its_session(start):

@@ -48,9 +48,10 @@ def test_from_a_thread_that_ends(start, entrypoint, args, caplog):
         # The thread that started them has ended; the workers have not.
         if contexts[0] is not None:
             assert contexts[0].wait(0.2) is None
-            with open(fifo, "w") as file:
-                file.write("x\n")
-            assert not contexts[0].wait(60).is_failed()
+            # For both, so that it waits for nobody.
+            with open(fifo, "r+b", buffering=0) as file:
+                file.write(b"x\n")
+                assert not contexts[0].wait(60).is_failed()
         assert not contexts[1].wait(60).is_failed()
     finally:
         os.unlink(fifo)

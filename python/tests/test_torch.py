@@ -79,15 +79,57 @@ def test_digits_are_learned_under_torchrun(tmp_path):
     assert accuracy and accuracy[-1] > 0.7, done.stdout.decode()
 
 
+#: The first attempt loses rank 1 in the middle of the training, the second learns to the end.
+FAILS_ONCE = """
+import os, runpy, sys
+from torch.distributed.elastic.multiprocessing.errors import record
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+if attempt == "0" and os.environ["RANK"] == "1":
+    import torch.distributed as dist
+    whole, steps = dist.all_reduce, iter(range(1))
+    def broken(*args, **kwargs):
+        if next(steps, None) is None:
+            raise RuntimeError("rank 1 breaks off")
+        return whole(*args, **kwargs)
+    dist.all_reduce = broken
+@record
+def main():
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+main()
+"""
+
+
+def test_digits_are_learned_in_the_second_attempt(tmp_path):
+    (tmp_path / "once.py").write_text(FAILS_ONCE)
+    logs = ["--redirects", "3", "--tee", "3", "--log-dir", str(tmp_path / "logs"), "--max-restarts", "1"]
+    training = [str(tmp_path / "once.py"), os.path.join(ROOT, "examples/digits/train.py"), "--epochs", "4"]
+    done = torchrun("--nproc-per-node", "2", *logs, *training, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    accuracy = [float(number) for number in re.findall(r"accuracy[ =:]+([0-9.]+)", done.stdout.decode())]
+    assert accuracy and accuracy[-1] > 0.7, done.stdout.decode()
+    (run,) = (tmp_path / "logs").iterdir()
+    message = json.loads((run / "attempt_0" / "1" / "error.json").read_text())["message"]["message"]
+    assert message == "RuntimeError: rank 1 breaks off"
+    assert not list((run / "attempt_1").glob("*/error.json"))
+
+
+#: No rank ends before all have written why they fail.
 FAILING = """
-import os
+import glob, os, sys, time
 from torch.distributed.elastic.multiprocessing.errors import record
 @record
 def main():
     rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
     print(f"rank {rank} attempt {attempt}", flush=True)
     raise RuntimeError(f"of rank {rank} in attempt {attempt}")
-main()
+try:
+    main()
+finally:
+    attempt_directory = os.path.dirname(os.path.dirname(os.environ["TORCHELASTIC_ERROR_FILE"]))
+    end = time.monotonic() + 120
+    while len(glob.glob(attempt_directory + "/*/error.json")) < int(os.environ["WORLD_SIZE"]) and time.monotonic() < end:
+        time.sleep(0.01)
 """
 
 
@@ -101,9 +143,8 @@ def test_two_attempts_with_error_files_and_a_report(tmp_path):
     assert "fail.py FAILED\n" in text and "Root Cause (first observed failure):" in text
     (run,) = (tmp_path / "logs").iterdir()
     for attempt in range(2):
-        # A rank that was ended before it had failed has none; one has.
         found = list((run / f"attempt_{attempt}").glob("*/error.json"))
-        assert found
+        assert len(found) == 2
         for path in found:
             rank = path.parent.name
             message = json.loads(path.read_text())["message"]["message"]
@@ -127,7 +168,10 @@ def test_four_ranks_of_a_million_lines_are_shown_exactly(tmp_path):
 
 
 def test_accelerate_launch_runs_on_it(tmp_path):
-    (tmp_path / "work.py").write_text("import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n")
+    (tmp_path / "work.py").write_text(
+        # In one piece: all ranks write to one pipe.
+        "import os\nos.write(1, f\"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']}\\n\".encode())\n"
+    )
     script = (
         "import sys, warnings\nwarnings.simplefilter('error', RuntimeWarning)\nimport herdsman\nassert herdsman.install()\n"
         "warnings.resetwarnings()\n"

@@ -109,3 +109,51 @@ def replace_stdout():
     sys.stdout = open(os.devnull, "w")
     print("hidden")
     return "done"
+
+
+def write_pid_and_sleep(path):
+    write_pid(path)
+    time.sleep(600)
+
+
+def write_pid_and_print(path):
+    write_pid(path)
+    while True:
+        print("line")
+
+
+def print_and_return():
+    for _ in range(100):
+        print("words", flush=True)
+
+
+class Trap:
+    """Cannot be unpickled."""
+
+    def __reduce__(self):
+        return spring, ()
+
+
+def spring():
+    raise RuntimeError("trap")
+
+
+def return_a_trap():
+    return Trap()
+
+
+def start_and_leave(directory, method):
+    """Starts workers and returns while they run."""
+    from conftest import number_in
+
+    from herdsman.multiprocessing import DefaultLogsSpecs, Std, start_processes
+
+    specs = DefaultLogsSpecs(os.path.join(directory, "logs"), tee=Std.OUT)
+    script = ("-c", 'echo $$ > "$0"; exec sleep 600', os.path.join(directory, "program"))
+    start_processes("inner", "sh", {0: script}, {0: {}}, specs)
+    path = os.path.join(directory, "function")
+    start_processes("inner", write_pid_and_sleep, {0: (path,)}, {0: {}}, specs, start_method=method)
+    for name in ("program", "function"):
+        while not number_in(os.path.join(directory, name)):
+            time.sleep(0.01)
+    return "left"

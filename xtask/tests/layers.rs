@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 const TESTING: &str = "herd-testing";
 
 /// Every crate with the crates of the workspace it may use.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     (TESTING, &[]),
     ("herd-core", &[]),
     ("herd-jobdir", &["herd-core"]),
     ("herd-link", &["herd-core"]),
+    ("herd-login", &["herd-core", "herd-jobdir"]),
     ("herd-launch", &["herd-core", "herd-link"]),
     ("herd-python", &["herd-core", "herd-link", "herd-launch"]),
     ("herd-slurm", &["herd-core"]),
@@ -39,6 +40,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
             "herd-jobdir",
             "herd-link",
             "herd-launch",
+            "herd-login",
             "herd-slurm",
             "herd-runtime",
             "herd-backends",

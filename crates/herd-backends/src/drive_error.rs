@@ -5,10 +5,14 @@ use herd_runtime::driver::DriverError;
 use thiserror::Error;
 
 use crate::local::leases::LeaseError;
+use crate::slurm::ContainerError;
 
 /// Why a job could not be driven to its result.
 #[derive(Debug, Error)]
 pub enum DriveError {
+    /// The job's container does not do.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
     /// Another driver owns the job.
     #[error("job {job} has a driver already")]
     Owned {

@@ -125,6 +125,10 @@ impl Failure {
             Self::SetupFailed { .. } => FailureKind::SetupFailed,
             // To a job's `retry`, a task is its rank.
             Self::TaskFailed(task) if task.result.out_of_memory => FailureKind::OutOfMemory,
+            Self::TaskFailed(task) if task.result.failure.is_some() => {
+                let of_task = task.result.failure.as_deref();
+                of_task.map_or(FailureKind::RankFailed, Self::kind)
+            }
             Self::RankFailed(_) | Self::TaskFailed(_) => FailureKind::RankFailed,
             Self::NodeLost { .. } => FailureKind::NodeLost,
             Self::DriverLost { .. } => FailureKind::DriverLost,
@@ -138,7 +142,10 @@ impl Failure {
         match self {
             Self::SetupFailed { end, .. } => end.code(),
             Self::RankFailed(rank) | Self::OutOfMemory(rank) => rank.end.code(),
-            Self::TaskFailed(task) => task.result.end.code(),
+            Self::TaskFailed(task) => match &task.result.failure {
+                Some(of_task) => of_task.exit_code(),
+                None => task.result.end.code(),
+            },
             Self::NodeLost { .. } | Self::DriverLost { .. } => exit::HERD_FAILED,
             Self::TimeLimit { .. } => exit::TIME_LIMIT,
         }
@@ -257,12 +264,15 @@ pub struct TaskResult {
     /// Whether the kernel ended it for want of memory, as far as the node's control group tells.
     #[serde(default, skip_serializing_if = "is_false")]
     pub out_of_memory: bool,
+    /// Why it failed, of a task with an allocation of its own, which fails as jobs do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Box<Failure>>,
 }
 
 impl TaskResult {
     /// Whether the task's program ran and ended well.
     pub fn is_success(&self) -> bool {
-        self.end.is_success() && self.start_error.is_none()
+        self.end.is_success() && self.start_error.is_none() && self.failure.is_none()
     }
 
     /// Whether no other attempt at the task follows, whatever becomes of the job.

@@ -38,6 +38,9 @@ pub fn failure_title(failure: &Failure, node: &dyn Fn(u32) -> String) -> String 
         Failure::TaskFailed(task) => {
             let task = &task.result;
             let (index, on) = (task.index, node(task.node));
+            if let Some(why) = &task.failure {
+                return format!("task {index} failed first: {}", failure_title(why, node));
+            }
             match &task.start_error {
                 Some(error) => format!("task {index} could not start on {on}: {error}"),
                 None if task.out_of_memory => {
@@ -143,6 +146,7 @@ mod tests {
             stopped: false,
             again: false,
             out_of_memory: false,
+            failure: None,
         };
         result.failure()
     }

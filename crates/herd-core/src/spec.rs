@@ -312,6 +312,19 @@ pub struct SlurmOptions {
     pub account: Option<String>,
     /// Further options of sbatch, from an allow-list.
     pub extra: Vec<String>,
+    /// What has an allocation of its own, of an array.
+    pub allocation: Allocation,
+}
+
+/// What has an allocation of its own, of an array on a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Allocation {
+    /// Each task, with what the job asks for.
+    #[default]
+    Task,
+    /// The job: its tasks share one, in which herd's own queue runs them.
+    Job,
 }
 
 /// Kueue's own settings.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use herd_core::JobId;
 use herd_core::result::{JobResult, TaskResult};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::attempt::AttemptDir;
@@ -28,16 +28,31 @@ const CANCEL: &str = "cancel";
 /// Requests read from `control.jsonl` at once, bytes.
 const CONTROL_READ_BYTES: u64 = 1 << 20;
 
+/// How a job is to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndRequest {
+    /// Who asks.
+    pub by: String,
+    /// The signal that ranks get.
+    pub signal: i32,
+    /// How long they have, where the job's own grace is not to count, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+}
+
 /// The directory of one job.
 #[derive(Clone, Debug)]
 pub struct JobDir {
     path: PathBuf,
     id: JobId,
+    /// The job's own directory, which has the key: of a task, the one that all tasks share.
+    shared: PathBuf,
 }
 
 impl JobDir {
     pub(crate) fn new(path: PathBuf, id: JobId) -> Self {
-        Self { path, id }
+        let shared = path.clone();
+        Self { path, id, shared }
     }
 
     /// The directory.
@@ -77,7 +92,7 @@ impl JobDir {
 
     /// The job's key in hex, where there is one.
     pub fn read_key(&self) -> Result<Option<String>, JobDirError> {
-        let bytes = files::read(&self.path.join("key"))?;
+        let bytes = files::read(&self.shared.join("key"))?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
     }
 
@@ -182,6 +197,21 @@ impl JobDir {
         self.append_control(&json!({"request": CANCEL, "by": by}))
     }
 
+    /// Asks all drivers of the job for the end in this way.
+    pub fn request_end(&self, request: &EndRequest) -> Result<(), JobDirError> {
+        let mut line = json!(request);
+        line["request"] = json!(CANCEL);
+        self.append_control(&line)
+    }
+
+    /// The newest of such requests.
+    pub fn end_request(&self) -> Result<Option<EndRequest>, JobDirError> {
+        let (requests, _) = self.read_control(0)?;
+        let ends = requests.into_iter().rev();
+        let mut ends = ends.filter(|request| request["request"] == CANCEL);
+        Ok(ends.find_map(|request| serde_json::from_value(request).ok()))
+    }
+
     /// Who asked for the end through [`Self::request_cancel`], where anybody did.
     pub fn cancel_request(&self) -> Result<Option<String>, JobDirError> {
         let (requests, _) = self.read_control(0)?;
@@ -209,14 +239,58 @@ impl JobDir {
         Ok(latest.map(|number| self.attempt(number)))
     }
 
+    /// The directory of one task of an array whose tasks are driven apart, whether or not it exists:
+    /// `tasks/<index / 1000>/<index>`. It is like a job's; what all tasks share is in the job's own.
+    #[must_use]
+    pub fn task(&self, index: u32) -> Self {
+        let directory = task_dir_in(&self.tasks_dir(), index);
+        Self {
+            path: directory.join(index.to_string()),
+            id: self.id,
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// Makes the directory of a task; one that exists is left alone.
+    pub fn make(&self) -> Result<(), JobDirError> {
+        files::create_dir(&self.path)
+    }
+
+    /// `tasks`.
+    pub fn tasks_dir(&self) -> PathBuf {
+        self.path.join("tasks")
+    }
+
+    /// Makes what many drivers look for before anybody has to say anything: a network file system
+    /// remembers for a while that a file did not exist.
+    pub fn prepare_for_tasks(&self) -> Result<(), JobDirError> {
+        files::create_dir(&self.tasks_dir())?;
+        files::open_append(&self.path.join("control.jsonl")).map(drop)
+    }
+
+    /// Writes the results of all tasks at once, where no driver has appended them. Whoever does it
+    /// writes the same.
+    pub(crate) fn write_tasks(
+        &self,
+        results: &[TaskResult],
+        durability: Durability,
+    ) -> Result<(), JobDirError> {
+        let path = self.path.join("tasks.jsonl");
+        let mut bytes = Vec::new();
+        for result in results {
+            bytes.extend(files::json_line(&path, result)?);
+        }
+        files::write_atomic(&path, &bytes, durability)
+    }
+
     /// `tasks/<index / 1000>/<index>.log`.
     pub fn task_log(&self, index: u32) -> PathBuf {
-        task_log_in(&self.path.join("tasks"), index)
+        task_log_in(&self.tasks_dir(), index)
     }
 
     /// Makes the directories of these tasks' logs. Where the indices are sorted, each once.
     pub fn create_task_dirs(&self, indices: &[u32]) -> Result<(), JobDirError> {
-        let tasks = self.path.join("tasks");
+        let tasks = self.tasks_dir();
         let together =
             |one: &u32, next: &u32| one / TASKS_PER_DIRECTORY == next / TASKS_PER_DIRECTORY;
         for group in indices.chunk_by(together) {

@@ -4,6 +4,7 @@
 //! process, opens no connection and reads the clock only to name temporary files; what is
 //! written, and when, is decided by its callers. All calls block: the files are small and near.
 
+pub mod apart;
 pub mod attempt;
 pub mod driver;
 pub mod error;
@@ -27,7 +28,7 @@ pub use error::JobDirError;
 pub use events::{EventWriter, read_events};
 pub use files::Durability;
 pub use home::Home;
-pub use job::JobDir;
+pub use job::{EndRequest, JobDir};
 pub use reserve::Reserve;
 pub use select::SelectError;
 pub use status::{JobStatus, finish_lost, status};

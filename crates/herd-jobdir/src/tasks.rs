@@ -118,6 +118,7 @@ mod tests {
             stopped: false,
             again: false,
             out_of_memory: false,
+            failure: None,
         }
     }
 

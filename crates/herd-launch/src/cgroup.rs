@@ -16,6 +16,10 @@ use crate::Pid;
 
 /// Begins the names of all groups that herd makes.
 const PREFIX: &str = "herd-";
+/// The groups of this process.
+const OWN: &str = "/proc/self/cgroup";
+/// Where hierarchies of groups are mounted.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// An empty group older than this is somebody's who was killed before removing it.
 const STALE: Duration = Duration::from_mins(1);
 
@@ -42,18 +46,17 @@ pub struct Cgroup {
 impl Parent {
     /// Where this process may make groups, if anywhere.
     pub fn find() -> Option<Self> {
-        Self::find_in(Path::new("/proc/self/cgroup"), Path::new("/sys/fs/cgroup"))
+        Self::find_in(Path::new(OWN), Path::new(MOUNTS))
     }
 
-    fn find_in(own: &Path, root: &Path) -> Option<Self> {
-        let own = fs::read_to_string(own).ok()?;
-        let found = match memory_group(&own, root)? {
-            (directory, Version::One) => Self {
+    fn find_in(own: &Path, mounts: &Path) -> Option<Self> {
+        let found = match memory_group(own, mounts)? {
+            (directory, Version::One, _) => Self {
                 directory,
                 version: Version::One,
             },
-            (directory, Version::Two) => {
-                let above = directory.parent().filter(|above| above.starts_with(root))?;
+            (directory, Version::Two, top) => {
+                let above = directory.parent().filter(|above| above.starts_with(top))?;
                 let handed_on = fs::read_to_string(above.join("cgroup.subtree_control")).ok()?;
                 handed_on
                     .split_whitespace()
@@ -139,7 +142,7 @@ impl Drop for Cgroup {
 /// How many processes of this process's group the kernel has killed for want of memory; `None` where
 /// it does not say.
 pub fn out_of_memory_kills() -> Option<u64> {
-    kills_in(Path::new("/proc/self/cgroup"), Path::new("/sys/fs/cgroup"))
+    kills_in(Path::new(OWN), Path::new(MOUNTS))
 }
 
 /// Tells failures for want of memory from others, by what the kernel has killed since the last look.
@@ -177,9 +180,8 @@ impl MemoryWatch {
     }
 }
 
-fn kills_in(own: &Path, root: &Path) -> Option<u64> {
-    let own = fs::read_to_string(own).ok()?;
-    let (directory, version) = memory_group(&own, root)?;
+fn kills_in(own: &Path, mounts: &Path) -> Option<u64> {
+    let (directory, version, _) = memory_group(own, mounts)?;
     let file = match version {
         Version::One => "memory.oom_control",
         Version::Two => "memory.events",
@@ -191,22 +193,45 @@ fn kills_in(own: &Path, root: &Path) -> Option<u64> {
     counts.next()?.trim().parse().ok()
 }
 
-/// The group that counts this process's memory, from the text of `/proc/self/cgroup`.
-fn memory_group(own: &str, root: &Path) -> Option<(PathBuf, Version)> {
-    let path = |relative: &str, under: &Path| under.join(relative.trim_start_matches('/'));
+/// The group that counts this process's memory, and the top of its hierarchy as it is seen here.
+fn memory_group(own: &Path, mounts: &Path) -> Option<(PathBuf, Version, PathBuf)> {
+    let own = fs::read_to_string(own).ok()?;
+    let mounts = fs::read_to_string(mounts).ok()?;
     // `4:memory:/user`: only version 1 names its controllers.
     let first = own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
-        let (controllers, relative) = rest.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
         let memory = controllers.split(',').any(|name| name == "memory");
-        memory.then(|| path(relative, &root.join("memory")))
+        memory.then_some(path)
     });
-    if let Some(directory) = first {
-        return directory.is_dir().then_some((directory, Version::One));
+    if let Some(path) = first {
+        let (directory, top) = seen(path, Version::One, &mounts)?;
+        return Some((directory, Version::One, top));
     }
     let second = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let directory = path(second, root);
-    directory.is_dir().then_some((directory, Version::Two))
+    let (directory, top) = seen(second, Version::Two, &mounts)?;
+    Some((directory, Version::Two, top))
+}
+
+/// Where a group is seen, from the text of `/proc/self/mountinfo`. A mount may show a part of the hierarchy
+/// only (a container's); the one that shows the least and has the group is the nearest.
+fn seen(group: &str, version: Version, mounts: &str) -> Option<(PathBuf, PathBuf)> {
+    let shown = mounts.lines().filter_map(|line| {
+        let (place, system) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let (root, top) = (place.next()?, place.next()?);
+        let mut system = system.split(' ');
+        let kind = system.next()?;
+        let wanted = match version {
+            Version::One => kind == "cgroup" && system.nth(1)?.split(',').any(|o| o == "memory"),
+            Version::Two => kind == "cgroup2",
+        };
+        let below = Path::new(group).strip_prefix(root).ok()?;
+        let directory = Path::new(top).join(below);
+        (wanted && directory.is_dir()).then(|| (root.len(), directory, PathBuf::from(top)))
+    });
+    let (_, directory, top) = shown.max_by_key(|(length, ..)| *length)?;
+    Some((directory, top))
 }
 
 #[cfg(test)]
@@ -216,9 +241,12 @@ mod tests {
     struct Tree(tempfile::TempDir);
 
     impl Tree {
-        fn new(own: &str, files: &[(&str, &str)]) -> Self {
+        /// `mounts` are the lines of mounts, in which `ROOT` is the tree's directory.
+        fn new(own: &str, mounts: &str, files: &[(&str, &str)]) -> Self {
             let tree = Self(tempfile::tempdir().unwrap());
             fs::write(tree.own(), own).unwrap();
+            let root = tree.root().display().to_string();
+            fs::write(tree.mounts(), mounts.replace("ROOT", &root)).unwrap();
             for (path, text) in files {
                 let path = tree.root().join(path);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -231,19 +259,33 @@ mod tests {
             self.0.path().join("own")
         }
 
+        fn mounts(&self) -> PathBuf {
+            self.0.path().join("mounts")
+        }
+
         fn root(&self) -> PathBuf {
             self.0.path().join("root")
         }
 
         fn parent(&self) -> Option<PathBuf> {
-            Parent::find_in(&self.own(), &self.root()).map(|found| found.directory)
+            Parent::find_in(&self.own(), &self.mounts()).map(|found| found.directory)
+        }
+
+        fn kills(&self) -> Option<u64> {
+            kills_in(&self.own(), &self.mounts())
         }
     }
+
+    const FIRST: &str = "30 24 0:28 / ROOT/cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
+                         31 24 0:27 / ROOT/memory rw,nosuid shared:9 - cgroup cgroup rw,memory\n\
+                         32 24 0:29 / ROOT/unified rw - cgroup2 cgroup2 rw\n";
+    const SECOND: &str = "30 24 0:26 / ROOT rw,nosuid,nodev shared:4 - cgroup2 cgroup2 rw\n";
 
     #[test]
     fn version_1_divides_the_own_group() {
         let tree = Tree::new(
             "5:devices:/\n4:memory:/a/b\n0::/\n",
+            FIRST,
             &[
                 ("memory/a/b/cgroup.procs", ""),
                 (
@@ -253,7 +295,7 @@ mod tests {
             ],
         );
         assert_eq!(tree.parent(), Some(tree.root().join("memory/a/b")));
-        assert_eq!(kills_in(&tree.own(), &tree.root()), Some(3));
+        assert_eq!(tree.kills(), Some(3));
     }
 
     #[test]
@@ -263,12 +305,32 @@ mod tests {
             ("user/app/cgroup.subtree_control", "cpu memory pids\n"),
             ("user/app/shell/memory.events", "low 0\noom 2\noom_kill 1\n"),
         ];
-        let tree = Tree::new("0::/user/app/shell\n", &files);
+        let tree = Tree::new("0::/user/app/shell\n", SECOND, &files);
         assert_eq!(tree.parent(), Some(tree.root().join("user/app")));
-        assert_eq!(kills_in(&tree.own(), &tree.root()), Some(1));
-        let not_handed_on = Tree::new("0::/user/app/shell\n", &files[..1]);
+        assert_eq!(tree.kills(), Some(1));
+        let not_handed_on = Tree::new("0::/user/app/shell\n", SECOND, &files[..1]);
         assert_eq!(not_handed_on.parent(), None);
-        let at_the_top = Tree::new("0::/\n", &[("cgroup.subtree_control", "memory\n")]);
+        let at_the_top = Tree::new("0::/\n", SECOND, &[("cgroup.subtree_control", "memory\n")]);
         assert_eq!(at_the_top.parent(), None);
+    }
+
+    #[test]
+    fn a_mount_that_shows_a_part_of_the_hierarchy_has_the_group() {
+        let kills = |count: &str| format!("oom_kill_disable 0\noom_kill {count}\n");
+        let mounts =
+            format!("{FIRST}40 31 0:27 /s/lab ROOT/memory/s rw - cgroup cgroup rw,memory\n");
+        let tree = Tree::new(
+            "4:memory:/s/lab/job\n",
+            &mounts,
+            &[("memory/s/job/memory.oom_control", &kills("2"))],
+        );
+        assert_eq!(tree.kills(), Some(2));
+        // Another part is none.
+        let other = mounts.replace("/s/lab ", "/s/other ");
+        let files = [("memory/s/job/memory.oom_control", &*kills("2"))];
+        assert_eq!(
+            Tree::new("4:memory:/s/lab/job\n", &other, &files).kills(),
+            None
+        );
     }
 }

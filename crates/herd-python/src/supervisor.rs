@@ -1,12 +1,14 @@
 //! A supervisor as Python sees it.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use herd_launch::supervision::client;
 use herd_launch::supervision::protocol::{Report, Request, Text, Worker};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -41,7 +43,7 @@ impl Supervisor {
             marker,
         };
         let started = py.detach(|| client::Supervisor::start(&program, &request));
-        let inner = started.map_err(|error| explain(&error))?;
+        let inner = started.map_err(|error| fault(&error))?;
         Ok(Self { inner })
     }
 
@@ -59,7 +61,7 @@ impl Supervisor {
     /// The next report, without waiting: `("started", [pid…])`, `("failed", index, errno, subject,
     /// message)`, `("exited", index, code, at, stopped, abandoned)`, `("closed",)`, or None.
     fn report<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let report = self.inner.hear().map_err(|error| explain(&error))?;
+        let report = self.inner.hear().map_err(|error| fault(&error))?;
         let tuple = match report {
             None if self.inner.is_closed() => ("closed",).into_pyobject(py)?,
             None => return Ok(None),
@@ -129,8 +131,23 @@ impl Supervisor {
 impl Supervisor {
     fn say(&mut self, py: Python<'_>, request: &Request) -> PyResult<()> {
         py.detach(|| self.inner.say(request))
-            .map_err(|error| explain(&error))
+            .map_err(|error| fault(&error))
     }
+}
+
+/// What the system has refused is an `OSError` with its number, as `subprocess` raises it.
+fn fault(error: &client::ClientError) -> PyErr {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error_here) = cause {
+        let number = error_here
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::raw_os_error);
+        if let Some(number) = number {
+            return PyOSError::new_err((number, herd_core::text::error_line(error)));
+        }
+        cause = error_here.source();
+    }
+    explain(error)
 }
 
 fn worker((argv, env, stdout, stderr): Described) -> Worker {

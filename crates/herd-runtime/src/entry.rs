@@ -133,7 +133,9 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
         Some(path) => read_key(Path::new(&path))?,
         None => key_of_environment()?,
     };
-    let node = node.or_else(|| std::env::var_os(NODE_VARIABLE));
+    let node = node
+        .or_else(|| std::env::var_os(NODE_VARIABLE))
+        .or_else(host_name);
     Ok(Options {
         coordinator: text("--coordinator", coordinator)?
             .parse::<SocketAddr>()
@@ -152,6 +154,13 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Options, EntryError
         in_step,
         staged: staged.map(PathBuf::from),
     })
+}
+
+/// The name of this machine, for containers in which Slurm tells tasks nothing of their own.
+fn host_name() -> Option<OsString> {
+    let name = nix::unistd::gethostname().ok()?.into_string().ok()?;
+    let name = name.split('.').next().filter(|name| !name.is_empty())?;
+    Some(name.into())
 }
 
 /// The key that the environment holds, which it does not afterwards: neither for programs that this

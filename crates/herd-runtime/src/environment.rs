@@ -56,6 +56,11 @@ pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
         "SKYPILOT_TASK_ID",
         format!("herd-{}-{}", plan.job, plan.name),
     );
+    if let Some(index) = plan.task {
+        set("HERD_ARRAY_INDEX", index.to_string());
+        // The index in the job file: of a large array Slurm counts in parts.
+        set("SLURM_ARRAY_TASK_ID", index.to_string());
+    }
     if let Some(devices) = &assign.gpus {
         set("CUDA_VISIBLE_DEVICES", devices.join(","));
     }

@@ -142,6 +142,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         sessions: Sessions::new(),
         reserved: Some(reserved),
         own_name: false,
+        in_step: options.in_step,
         key: options.key,
         parent: options.in_step.then(rustix::process::getppid).flatten(),
     };
@@ -166,6 +167,8 @@ struct Executor {
     /// Whether this node has a host name of its own among emulated ones.
     own_name: bool,
     key: Key,
+    /// Whether a batch system started it.
+    in_step: bool,
     /// The batch system's process that started this one, whose end nobody tells it.
     parent: Option<Pid>,
 }
@@ -237,7 +240,7 @@ impl Executor {
                 }
                 () = more_room, if !room => {}
                 _ = terminate.recv() => {
-                    if self.parent.is_none() || self.is_orphaned() {
+                    if !self.in_step || self.is_orphaned() {
                         return Ok(());
                     }
                     let asked = ToCoordinator::AskedToEnd { signal: SIGTERM };

@@ -4,9 +4,10 @@
 //! before.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 
 use herd_jobdir::AttemptDir;
 use herd_launch::follow::{Head, open_log};
@@ -32,15 +33,18 @@ struct Progress {
 pub(crate) struct LogFiles {
     attempt: Option<AttemptDir>,
     nodes: Vec<String>,
+    /// Which of them share no directory with the driver.
+    apart: Vec<bool>,
     progress: BTreeMap<Source, Progress>,
     buffer: Vec<u8>,
 }
 
 impl LogFiles {
-    pub(crate) fn new(attempt: AttemptDir, nodes: Vec<String>) -> Self {
+    pub(crate) fn new(attempt: AttemptDir, nodes: Vec<String>, apart: Vec<bool>) -> Self {
         Self {
             attempt: Some(attempt),
             nodes,
+            apart,
             ..Self::default()
         }
     }
@@ -51,6 +55,12 @@ impl LogFiles {
         progress.head.extend(offset, bytes);
         progress.read = offset.saturating_add(bytes.len() as u64);
         progress.told = progress.told.max(progress.read);
+        if self.apart.get(source.0) == Some(&true)
+            && let Some(path) = self.path(source)
+        {
+            // It is a copy. Where the disk is full, the merged log is what tells.
+            drop(write_at(&path, offset, bytes));
+        }
     }
 
     /// The file was truncated: what is told from now on is told of its new beginning.
@@ -119,6 +129,17 @@ impl LogFiles {
     }
 }
 
+/// Writes a part of a log; one that begins anew loses what it held.
+fn write_at(path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(offset == 0)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all_at(bytes, offset)
+}
+
 /// What a person is told of a truncation.
 pub(crate) fn truncation(source: Source) -> String {
     let (node, rank, stream) = source;
@@ -151,7 +172,7 @@ mod tests {
     impl Fixture {
         fn files(&self, nodes: &[&str]) -> LogFiles {
             let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
-            LogFiles::new(self.attempt.clone(), nodes)
+            LogFiles::new(self.attempt.clone(), nodes, Vec::new())
         }
     }
 

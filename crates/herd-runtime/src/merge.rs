@@ -34,8 +34,7 @@ const SPLIT_MARK: &[u8] = b" [line continues]";
 
 pub(crate) struct Merger {
     writer: RunLogWriter,
-    /// With exactly one rank in all there is nothing to tell apart: bytes pass as they come.
-    prefixed: bool,
+    prefixes: Prefixes,
     files: LogFiles,
     streams: BTreeMap<Source, LineSplitter>,
     /// Streams whose file was truncated.
@@ -65,11 +64,14 @@ impl Merger {
         files: LogFiles,
         grown: Option<LogGrown>,
     ) -> Self {
-        let prefixed = plan.world_size() > 1;
+        let prefixes = Prefixes {
+            task: plan.task,
+            ranks: plan.world_size() > 1,
+        };
         Self {
             flushed: writer.offset(),
             writer,
-            prefixed,
+            prefixes,
             files,
             streams: BTreeMap::new(),
             truncated: BTreeSet::new(),
@@ -106,11 +108,11 @@ impl Merger {
 
     fn take(&mut self, source: (usize, u32, u8), bytes: &[u8], now_ms: u64) {
         let (node, rank, stream) = source;
-        if !self.prefixed && rank != SETUP_RANK {
+        if self.prefixes.none() && rank != SETUP_RANK {
             self.write(source, 0, now_ms, |text| text.extend_from_slice(bytes));
             return;
         }
-        let prefix = prefix(node, rank, stream);
+        let prefix = self.prefixes.of(node, rank, stream);
         let mut splitter = self.streams.remove(&source).unwrap_or_default();
         // In small parts: prefixes can make many times the bytes of short lines.
         for part in bytes.chunks(MERGED_AT_ONCE) {
@@ -153,7 +155,7 @@ impl Merger {
         }
         for (source, mut splitter) in std::mem::take(&mut self.streams) {
             let (node, rank, stream) = source;
-            let prefix = prefix(node, rank, stream);
+            let prefix = self.prefixes.of(node, rank, stream);
             self.write(source, prefix.len(), now_ms, |text| {
                 splitter.finish(|line| push(text, &prefix, line));
             });
@@ -228,10 +230,30 @@ fn push(lines: &mut Vec<u8>, prefix: &str, line: Line<'_>) {
     lines.push(b'\n');
 }
 
-fn prefix(node: usize, rank: u32, stream: u8) -> String {
-    match (rank, stream) {
-        (SETUP_RANK, LAUNCHER_STREAM) => format!("(node{node}, mpirun) "),
-        (SETUP_RANK, _) => format!("(node{node}, setup) "),
-        _ => format!("(node{node}, rank={rank}) "),
+/// What lines begin with.
+#[derive(Clone, Copy)]
+struct Prefixes {
+    /// The task, of an array whose tasks are driven apart.
+    task: Option<u32>,
+    /// Whether there are several ranks to tell apart.
+    ranks: bool,
+}
+
+impl Prefixes {
+    /// Whether there is nothing to tell apart: bytes pass as they come.
+    fn none(self) -> bool {
+        self.task.is_none() && !self.ranks
+    }
+
+    fn of(self, node: usize, rank: u32, stream: u8) -> String {
+        let mut words = Vec::new();
+        words.extend(self.task.map(|index| format!("task {index}")));
+        match (rank, stream) {
+            (SETUP_RANK, LAUNCHER_STREAM) => words.push(format!("node{node}, mpirun")),
+            (SETUP_RANK, _) => words.push(format!("node{node}, setup")),
+            _ if self.task.is_some() && !self.ranks => {}
+            _ => words.push(format!("node{node}, rank={rank}")),
+        }
+        format!("({}) ", words.join(", "))
     }
 }

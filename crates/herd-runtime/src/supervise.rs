@@ -21,6 +21,8 @@ pub fn run(args: &[OsString]) -> u8 {
         complain("herd-node supervise is started by programs: --channel FD --host PID\n");
         return exit::USAGE;
     };
+    // A host near its limit starts workers all the same; they get what it has.
+    let _as_far_as_it_goes = sys::raise_nofile();
     guard::run(guard::STOPPED_BOUND, move || supervise(channel, host)).code
 }
 

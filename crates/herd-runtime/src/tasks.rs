@@ -134,6 +134,7 @@ impl Tasks {
                 stopped: false,
                 again: false,
                 out_of_memory: false,
+                failure: None,
             };
             let log = task_log_in(&common.tasks_dir, task.index);
             if task.attempt > 1 {

@@ -55,8 +55,8 @@ fn plan() -> Plan {
     plan::plan(&spec, &BackendFacts::local(8, 0), submission).unwrap()
 }
 
-/// Starts the executors of all nodes, as a step of Slurm does.
-const STEP: &str = "for node in node0 node1; do SLURMD_NODENAME=$node \"$@\" & done; wait";
+/// Starts the executors of all nodes, as a step of Slurm does; the first time nobody is there to do it.
+const STEP: &str = "[ -e $ASKED ] || { touch $ASKED; echo not there >&2; exit 1; }; for node in node0 node1; do SLURMD_NODENAME=$node \"$@\" & done; wait";
 
 /// Runs the job; its merged log, and how often the driver said that it had grown.
 /// With `cut`, every connection of an executor breaks after so many bytes; with `step`, one program
@@ -116,11 +116,14 @@ async fn merged(logs_at_hand: bool, cut: Option<usize>, step: bool) -> (String, 
         nodes,
         executors: if step {
             let key = ("HERD_KEY".into(), target_key.to_hex().as_str().into());
+            let asked = directory.path().join("asked");
+            let asked = ("ASKED".into(), asked.into_os_string());
             let step = ["sh", "-c", STEP, "step"].map(OsString::from);
             ExecutorStart::All {
                 argv: step.into_iter().chain(program).collect(),
-                env: std::env::vars_os().chain([key]).collect(),
+                env: std::env::vars_os().chain([key, asked]).collect(),
                 rank_starters: RankStarters::default(),
+                try_again: |words| words.ends_with("not there"),
             }
         } else {
             ExecutorStart::Each(program.to_vec())

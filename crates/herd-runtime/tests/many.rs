@@ -76,6 +76,7 @@ async fn sixty_four_nodes_of_eight_ranks_register_run_and_end() {
             argv: step.into_iter().chain(own).collect(),
             env: std::env::vars_os().chain([variable]).collect(),
             rank_starters: RankStarters::default(),
+            try_again: |_| false,
         },
         key_file: job.path().join("key"),
         tasks: None,

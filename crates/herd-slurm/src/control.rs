@@ -17,35 +17,65 @@ pub fn cancel_call(jobs: &[Id]) -> Call {
     Call::new("scancel", jobs.iter().map(Id::to_string))
 }
 
-/// Sends the notice to the batch script alone.
-pub fn notice_call(job: Id) -> Call {
-    let signal = format!("--signal={NOTICE}");
-    Call::new("scancel", ["--batch", &signal, &job.to_string()])
+/// Cancels what waits of these jobs and arrays, and leaves alone what runs.
+pub fn cancel_waiting_call(jobs: &[u32]) -> Call {
+    let jobs = jobs.iter().map(u32::to_string);
+    let fixed = "--state=PENDING".to_owned();
+    Call::new("scancel", std::iter::once(fixed).chain(jobs))
 }
 
-fn scontrol(verb: &str, job: Id) -> Call {
-    Call::new("scontrol", [verb, &job.to_string()])
+/// Tasks and jobs in one call: the kernel bounds a command line, and Slurm sends each its own request.
+const MAX_NOTICES: usize = 1000;
+
+/// Sends the notice to the batch scripts alone. Of an array of which a part waits, 22.05 sends it and says
+/// all the same that this cannot be done now, and `scancel` tries again for half a minute.
+pub fn notice_calls(jobs: &[Id]) -> Vec<Call> {
+    let calls = jobs.chunks(MAX_NOTICES).map(|jobs| {
+        let fixed = ["--batch".to_owned(), format!("--signal={NOTICE}")];
+        Call::new(
+            "scancel",
+            fixed.into_iter().chain(jobs.iter().map(Id::to_string)),
+        )
+    });
+    calls.collect()
 }
 
-/// Keeps a waiting job from starting. Ends with 1 when the number is unknown.
-pub fn hold_call(job: Id) -> Call {
-    scontrol("hold", job)
+/// Numbers in one argument: the kernel takes 128 KiB.
+const MAX_CONTROLLED: usize = 5000;
+
+fn scontrol(verb: &str, jobs: &[Id]) -> Vec<Call> {
+    let call = |jobs: &[Id]| {
+        let jobs: Vec<String> = jobs.iter().map(Id::to_string).collect();
+        Call::new("scontrol", [verb, &jobs.join(",")])
+    };
+    jobs.chunks(MAX_CONTROLLED).map(call).collect()
 }
 
-/// Lets a held job go.
-pub fn release_call(job: Id) -> Call {
-    scontrol("release", job)
+/// Keeps waiting jobs from starting. Ends with 1 when a number is unknown.
+pub fn hold_calls(jobs: &[Id]) -> Vec<Call> {
+    scontrol("hold", jobs)
 }
 
-/// Stops a running job and queues it again under its number. From inside the job it is answered by
-/// SIGTERM within 10 ms, so everything has to be written before.
+/// Lets held jobs go.
+pub fn release_calls(jobs: &[Id]) -> Vec<Call> {
+    scontrol("release", jobs)
+}
+
+/// [`requeue_calls`] of one.
 pub fn requeue_call(job: Id) -> Call {
-    scontrol("requeue", job)
+    Call::new("scontrol", ["requeue", &job.to_string()])
+}
+
+/// Stops running jobs and queues them again under their numbers. From inside a job it is answered by
+/// SIGTERM within 10 ms, so everything has to be written before. The number of an array would queue again
+/// what has ended of it, too.
+pub fn requeue_calls(jobs: &[Id]) -> Vec<Call> {
+    scontrol("requeue", jobs)
 }
 
 /// The same, held.
-pub fn requeue_hold_call(job: Id) -> Call {
-    scontrol("requeuehold", job)
+pub fn requeue_hold_calls(jobs: &[Id]) -> Vec<Call> {
+    scontrol("requeuehold", jobs)
 }
 
 /// Keeps a waiting job off these nodes (none: off no node), in Slurm's short form.
@@ -64,9 +94,18 @@ mod tests {
             job: 7,
             task: Some(3),
         };
-        assert_eq!(notice_call(task).args, ["--batch", "--signal=USR1", "7_3"]);
+        let notice = &notice_calls(&[Id::job(7), task])[0];
+        assert_eq!(notice.args, ["--batch", "--signal=USR1", "7", "7_3"]);
+        assert_eq!(
+            cancel_waiting_call(&[7, 8]).args,
+            ["--state=PENDING", "7", "8"]
+        );
+        assert_eq!(
+            release_calls(&[Id::job(7), task])[0].args,
+            ["release", "7,7_3"]
+        );
         assert_eq!(cancel_call(&[Id::job(7), task]).args, ["7", "7_3"]);
-        assert_eq!(requeue_call(task).args, ["requeue", "7_3"]);
+        assert_eq!(requeue_calls(&[task])[0].args, ["requeue", "7_3"]);
         let exclude = exclude_call(Id::job(7), "n[1-2]");
         assert_eq!(exclude.args, ["update", "JobId=7", "ExcNodeList=n[1-2]"]);
     }

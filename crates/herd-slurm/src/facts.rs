@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use herd_core::plan::{BackendFacts, BackendKind};
-use herd_core::spec::SetupOn;
+use herd_core::spec::{Array, SetupOn};
 use herd_core::units::Bytes;
 
+use crate::array::{Chunk, chunks};
 use crate::call::Call;
 use crate::config::Config;
 use crate::gres;
@@ -118,6 +119,12 @@ impl ClusterFacts {
         }
     }
 
+    /// The arrays of Slurm that these tasks make; none where the cluster has no arrays.
+    pub fn chunks(&self, array: &Array) -> Vec<Chunk> {
+        let config = &self.config;
+        chunks(array, config.max_array_size(), config.max_array_tasks())
+    }
+
     /// What planning needs to know of the backend, for jobs of one partition. Amounts are those of
     /// the largest node.
     pub fn backend(&self, name: &str, partition: Option<&str>, shared_home: bool) -> BackendFacts {
@@ -144,7 +151,8 @@ impl ClusterFacts {
             memory_per_node: known.then(|| Bytes(memory.saturating_mul(1 << 20))),
             memory_enforced: self.config.divides_memory(),
             max_nodes: limits.into_iter().flatten().min(),
-            images: self.images != Images::No,
+            // What a cluster cannot is refused with more to say ([`crate::refuse`]).
+            images: true,
             datasets: false,
             checkpoints: false,
             tenants: false,

@@ -53,6 +53,16 @@ pub fn refusals(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported>
     if partition.is_some() {
         refused.extend(node_refusals(request, facts, partition));
     }
+    if plan.tasks_apart
+        && let Some(array) = &plan.array
+        && facts.chunks(array).is_empty()
+    {
+        refused.push(refusal(
+            "array",
+            "the cluster has no arrays (MaxArraySize)".to_owned(),
+            "run the tasks in one allocation, `slurm: {allocation: job}`",
+        ));
+    }
     if plan.priority > MIDDLE {
         refused.push(refusal(
             "priority",
@@ -63,7 +73,7 @@ pub fn refusals(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported>
     match (request.image, facts.images) {
         (Some(_), Images::No) => refused.push(refusal(
             "image",
-            "the cluster runs no containers: it has neither Pyxis nor Slurm's OCI support"
+            "the cluster runs no containers: it has neither Pyxis nor Slurm's OCI support (oci.conf)"
                 .to_owned(),
             "remove `image`, and make the programs available with `module` or `setup`",
         )),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
+use crate::reason::Reason;
 
 /// Submits a script: a file, or what is written to standard input. Everything about the job stands
 /// in the script, so the command line, which accounting records and everybody sees, says nothing.
@@ -137,10 +138,11 @@ const MESSAGES: &[(&str, Refusal)] = &[
     ("Invalid node name", Refusal::NodeName),
     ("reservation", Refusal::Reservation),
     ("license", Refusal::License),
+    // It names time limits among others.
+    ("violates accounting/QOS policy", Refusal::Limit),
     ("time limit", Refusal::TimeLimit),
     ("job array", Refusal::Array),
     ("dependency", Refusal::Dependency),
-    ("violates accounting/QOS policy", Refusal::Limit),
     ("job submit limit", Refusal::Limit),
     ("Job limit", Refusal::Limit),
     ("unrecognized option", Refusal::Option),
@@ -157,11 +159,21 @@ const MESSAGES: &[(&str, Refusal)] = &[
 /// Characters of a message that are kept.
 const MAX_MESSAGE: usize = 500;
 
+/// Whether what a command of Slurm said means that the controller was not there, or did not answer.
+pub fn is_unavailable(text: &str) -> bool {
+    explain(text).0 == Refusal::Unavailable
+}
+
 /// What `sbatch` printed on standard error when it failed: what it means, and in its own words.
 pub fn explain(errors: &str) -> (Refusal, String) {
     let known = MESSAGES.iter().find(|(part, _)| errors.contains(part));
     let refusal = known.map_or(Refusal::Other, |(_, refusal)| *refusal);
     let part = known.map(|(part, _)| *part);
+    if refusal == Refusal::Limit
+        && let Some(limit) = errors.lines().find_map(limit)
+    {
+        return (refusal, limit);
+    }
     // The line that told, else the last that speaks.
     let telling = |line: &&str| part.is_some_and(|part| line.contains(part));
     let line = errors
@@ -180,6 +192,13 @@ pub fn explain(errors: &str) -> (Refusal, String) {
         line = line.strip_prefix(before).unwrap_or(line).trim_start();
     }
     (refusal, line.chars().take(MAX_MESSAGE).collect())
+}
+
+/// `sbatch: error: AssocMaxSubmitJobLimit`: which limit it is, in words.
+fn limit(line: &str) -> Option<String> {
+    let word = line.rsplit(": ").next()?.trim();
+    let known = Reason::parse(word).explain()?;
+    Some(format!("{} ({})", known.meaning, known.code))
 }
 
 #[cfg(test)]
@@ -244,12 +263,25 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_named() {
+        let policy = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job \
+                      submit limit, user's size and/or time limits)\n";
+        let (refusal, text) = explain(policy);
+        assert_eq!(refusal, Refusal::Limit);
+        assert!(text.starts_with("Job violates accounting"), "{text}");
+        let (refusal, text) = explain(&format!("sbatch: error: AssocMaxSubmitJobLimit\n{policy}"));
+        assert_eq!(refusal, Refusal::Limit);
+        assert!(text.ends_with("(AssocMaxSubmitJobLimit)"), "{text}");
+    }
+
+    #[test]
     fn a_time_out_is_no_refusal() {
         for text in [
             "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
         ] {
             assert_eq!(explain(text).0, Refusal::Unavailable);
+            assert!(is_unavailable(text));
         }
     }
 

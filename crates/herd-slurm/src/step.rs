@@ -97,6 +97,23 @@ fn common(step: &Step, nodes: u32, tasks_per_node: u32, cpus: Option<u32>) -> Ve
     args
 }
 
+/// Prints the address at which a node of the job reaches the one that this is called on, by Slurm's own
+/// connections.
+pub fn way_back(job: u32, from: &str) -> Call {
+    let step = Step {
+        job,
+        nodes: 1,
+        cpus: None,
+        gres: None,
+        container: None,
+        binds_cpus: false,
+    };
+    let mut args = common(&step, 1, 1, None);
+    args.extend([format!("--nodelist={from}"), "--mpi=none".to_owned()]);
+    let print = ["/bin/sh", "-c", "echo \"$SLURM_LAUNCH_NODE_IPADDR\""];
+    call("srun", args, &print.map(str::to_owned))
+}
+
 /// Copies a file to the same place on every node of the job; its mode is kept, an older one is
 /// replaced.
 pub fn broadcast(job: u32, source: &str, destination: &str) -> Call {

@@ -88,6 +88,12 @@ impl SlurmLab {
             .env_remove("HERD_JOB_ID");
     }
 
+    /// What a variable holds in a shell of the cluster.
+    pub fn variable(&self, name: &str) -> String {
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        found.unwrap().1.to_string_lossy().into_owned()
+    }
+
     /// A command as from a shell of the cluster.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);

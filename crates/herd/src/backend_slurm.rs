@@ -10,28 +10,31 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use herd_backends::slurm::array;
 use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
 use herd_backends::slurm::evidence::{self, Evidence};
-use herd_backends::slurm::observe::{self, View};
+use herd_backends::slurm::observe::{self, Asked, View, Views};
+use herd_backends::slurm::parts;
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::staging::here;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
 use herd_backends::slurm::{CommandError, cancel};
 use herd_core::JobId;
 use herd_core::plan::{Plan, Unsupported};
-use herd_core::spec::SlurmOptions;
+use herd_core::spec::{AfterWhen, SlurmOptions};
 use herd_core::units::Span;
 use herd_jobdir::{Home, JobDir};
 use herd_link::Key;
 use herd_slurm::control;
-use herd_slurm::facts::ClusterFacts;
+use herd_slurm::facts::{ClusterFacts, Images};
 use herd_slurm::job::Id;
+use herd_slurm::sbatch::Refusal;
 use herd_slurm::script::Dependency;
 use herd_slurm::staging;
 
 use crate::backend_local::runtime;
 use crate::backends::{Place, SlurmPlace};
-use crate::error::{ExpectedError, Fault};
+use crate::error::{self, ExpectedError, Fault};
 use crate::file_system;
 use crate::job_input::{JobInput, refusal};
 use crate::jobs;
@@ -47,6 +50,14 @@ pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
     }
 }
 
+/// The containers that a cluster runs.
+pub(crate) fn images(cluster: &Cluster, facts: &ClusterFacts) -> Images {
+    match runtime() {
+        Ok(runtime) => runtime.block_on(cluster.images(facts)),
+        Err(_) => Images::No,
+    }
+}
+
 /// Everything about a cluster that a person may want to check.
 pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
     let asked = runtime()?.block_on(cluster.survey());
@@ -55,7 +66,16 @@ pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
 pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
-    let mut plan = input.plan(JobId::generate())?;
+    submit_as(home, input, JobId::generate())
+}
+
+/// The same with an id that was chosen before.
+pub(crate) fn submit_as(
+    home: &Home,
+    input: &JobInput,
+    id: JobId,
+) -> Result<(JobId, Record), ExpectedError> {
+    let mut plan = input.plan(id)?;
     let place = place(input)?;
     let staged = staged(input, place)?;
     let workdir = staged.as_ref().and_then(|staged| staged.workdir.clone());
@@ -79,7 +99,7 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
         workdir: workdir.as_deref(),
     };
-    let id = plan.job;
+    let (id, apart) = (plan.job, plan.tasks_apart);
     let submitted = runtime()?.block_on(submit::submit(
         home,
         plan,
@@ -94,11 +114,17 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         }
         Err(SubmitError::Unsupported(refused)) => Err(refusals(&refused)),
         Err(SubmitError::Refused { refusal, text }) => {
+            let mut key = refusal.key();
+            let mut short = "`herd render` shows the script that Slurm was given";
+            if apart && refusal == Refusal::Limit {
+                key = Some("array");
+                short = "each task counts as a job: use fewer tasks, or run them in one allocation, \
+                         `slurm: {allocation: job}`";
+            }
             let fault = Fault {
-                key: refusal.key().map(str::to_owned),
+                key: key.map(str::to_owned),
                 ..Fault::new(format!("sbatch says: {text}"))
             };
-            let short = "`herd render` shows the script that Slurm was given";
             Err(ExpectedError::Faults {
                 file: None,
                 faults: vec![fault.hint(short)],
@@ -106,6 +132,16 @@ pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), E
         }
         Err(error) => Err(ExpectedError::failed("hand the job to Slurm", error)),
     }
+}
+
+/// What became of a submission that broke off before it was written down.
+pub(crate) fn find_again(job: &JobDir, cluster: &Cluster) -> Result<Option<Record>, ExpectedError> {
+    let user = user_name();
+    let facts = facts(cluster)
+        .map_err(|error| ExpectedError::failed("ask Slurm what the cluster has", error))?;
+    let found = parts::find_again(job, cluster, &facts, &user);
+    let found = runtime()?.block_on(found);
+    found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))
 }
 
 /// A job on nodes that do not see the directory for jobs.
@@ -206,25 +242,35 @@ pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<Strin
         staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
         workdir: None,
     };
-    submit::render(home, plan, &submission, &place.facts).map_err(|refused| refusals(&refused))
+    let scripts = submit::render(home, plan, &submission, &place.facts);
+    let scripts = scripts.map_err(|refused| refusals(&refused))?;
+    let others = scripts.len().saturating_sub(1);
+    let mut script = scripts.into_iter().next().unwrap_or_default();
+    if others > 0 {
+        let count = error::count(others, "more script");
+        let note = "# The cluster takes no array as large; for the tasks after these it gets";
+        script = format!("{script}{note} {count} like this one.\n");
+    }
+    Ok(script)
 }
 
-/// What Slurm says of jobs, all of them in one question.
-pub(crate) fn observe(records: &[Record]) -> Result<BTreeMap<u32, View>, CommandError> {
-    let mut views = BTreeMap::new();
+/// What Slurm says of jobs, all of them in one question; by cluster.
+pub(crate) fn observe(asked: Vec<Asked>) -> Result<BTreeMap<Option<String>, Views>, CommandError> {
+    let mut all = BTreeMap::new();
     let Ok(runtime) = runtime() else {
-        return Ok(views);
+        return Ok(all);
     };
-    let mut by_cluster: BTreeMap<Option<String>, Vec<Record>> = BTreeMap::new();
-    for record in records {
-        let of = by_cluster.entry(record.cluster.clone()).or_default();
-        of.push(record.clone());
+    let mut by_cluster: BTreeMap<Option<String>, Vec<Asked>> = BTreeMap::new();
+    for job in asked {
+        let of = by_cluster.entry(job.record.cluster.clone()).or_default();
+        of.push(job);
     }
-    for (name, records) in by_cluster {
-        let cluster = Cluster { name };
-        views.extend(runtime.block_on(observe::observe(&cluster, &records))?);
+    for (name, asked) in by_cluster {
+        let cluster = Cluster { name: name.clone() };
+        let views = runtime.block_on(observe::observe(&cluster, &asked))?;
+        all.insert(name, views);
     }
-    Ok(views)
+    Ok(all)
 }
 
 /// Why a job waits, as far as its cluster tells.
@@ -248,6 +294,17 @@ pub(crate) fn settle(job: &JobDir, view: &View) -> Result<(), ExpectedError> {
         .map_err(|error| ExpectedError::failed("end the job", error))
 }
 
+/// The same for a job whose tasks are Slurm's, task by task; then for the job, where all have ended.
+pub(crate) fn settle_tasks(
+    job: &JobDir,
+    plan: &Plan,
+    tasks: &BTreeMap<u32, View>,
+) -> Result<bool, ExpectedError> {
+    array::settle(job, plan, tasks, text::now_ms())
+        .map(|result| result.is_some())
+        .map_err(|error| ExpectedError::failed("end the job", error))
+}
+
 /// Asks for a job's end: its driver where it can be reached, else Slurm.
 pub(crate) fn cancel(
     job: &JobDir,
@@ -256,14 +313,14 @@ pub(crate) fn cancel(
     grace: Option<Span>,
 ) -> Result<(), ExpectedError> {
     let cluster = record.on();
-    let asked = cancel::cancel(
-        job,
-        record,
-        &cluster,
-        i32::from(signal),
-        grace,
-        "herd cancel",
-    );
+    let (signal, by) = (i32::from(signal), "herd cancel");
+    let asked = async {
+        if record.parts.is_empty() {
+            cancel::cancel(job, record, &cluster, signal, grace, by).await
+        } else {
+            array::cancel(job, record, &cluster, signal, grace, by).await
+        }
+    };
     runtime()?
         .block_on(asked)
         .map_err(|error| ExpectedError::failed("cancel the job", error))
@@ -283,17 +340,20 @@ pub(crate) enum Control {
 }
 
 /// Does it.
-pub(crate) fn control(record: &Record, control: Control) -> Result<(), ExpectedError> {
-    let id = Id::job(record.job);
-    let (call, what) = match control {
-        Control::Hold => (control::hold_call(id), "hold the job"),
-        Control::Release => (control::release_call(id), "release the job"),
-        Control::Requeue => (control::requeue_call(id), "requeue the job"),
-        Control::RequeueHold => (control::requeue_hold_call(id), "requeue the job"),
+pub(crate) fn control(record: &Record, ids: &[Id], control: Control) -> Result<(), ExpectedError> {
+    let (calls, what) = match control {
+        Control::Hold => (control::hold_calls(ids), "hold the job"),
+        Control::Release => (control::release_calls(ids), "release the job"),
+        Control::Requeue => (control::requeue_calls(ids), "requeue the job"),
+        Control::RequeueHold => (control::requeue_hold_calls(ids), "requeue the job"),
     };
     let cluster = record.on();
-    let done = runtime()?.block_on(cluster.control(call));
-    done.map_err(|error| ExpectedError::failed(what, error))
+    let runtime = runtime()?;
+    for call in calls {
+        let done = runtime.block_on(cluster.control(call));
+        done.map_err(|error| ExpectedError::failed(what, error))?;
+    }
+    Ok(())
 }
 
 /// What to say of a directory for jobs that the nodes may not see.
@@ -308,7 +368,7 @@ pub(crate) fn home_warning(home: &Home) -> Option<String> {
 fn place(input: &JobInput) -> Result<&SlurmPlace, ExpectedError> {
     match &input.place {
         Place::Slurm(place) => Ok(place),
-        Place::Local => Err(ExpectedError::failed(
+        Place::Local | Place::Login(_) => Err(ExpectedError::failed(
             "hand the job to Slurm",
             "its backend is another",
         )),
@@ -338,10 +398,19 @@ fn dependencies(home: &Home, plan: &Plan) -> Result<Vec<Dependency>, ExpectedErr
             continue;
         }
         match Record::read(&job.dir) {
-            Ok(Some(record)) => all.push(Dependency {
-                job: record.job,
-                when: after.when,
-            }),
+            Ok(Some(record)) if record.parts.len() > 1 && after.when == AfterWhen::Failed => {
+                let text = format!("{} is several arrays of Slurm", job.short());
+                faults.push(fault(text).hint(
+                    "Slurm waits for the failure of one of them alone; `when: any` waits for the end",
+                ));
+            }
+            Ok(Some(record)) => {
+                let depend = |job| Dependency {
+                    job,
+                    when: after.when,
+                };
+                all.extend(record.numbers().into_iter().map(depend));
+            }
             Ok(None) => faults.push(
                 fault(format!("{} does not run on Slurm", job.short()))
                     .hint("only jobs of the same cluster can come first there"),

@@ -11,6 +11,7 @@ use herd_slurm::refuse;
 use herd_slurm::script::Request;
 
 use crate::backend_local;
+use crate::backend_login::LoginPlace;
 use crate::backend_slurm;
 use crate::config::{Backend, Config, SlurmBackend};
 use crate::error::Fault;
@@ -28,6 +29,8 @@ pub(crate) enum Place {
     Local,
     /// A Slurm cluster.
     Slurm(Box<SlurmPlace>),
+    /// One behind a login node.
+    Login(Box<LoginPlace>),
 }
 
 /// A Slurm cluster.
@@ -81,14 +84,21 @@ impl Place {
                 own.clone_from(theirs);
             }
         }
+        if let Some(target) = slurm.login() {
+            let opened = LoginPlace::open(name, &target, &slurm)?;
+            return Ok(Self::Login(Box::new(opened)));
+        }
         let cluster = Cluster {
             name: slurm.cluster,
         };
-        let facts = backend_slurm::facts(&cluster).map_err(|error| {
+        let mut facts = backend_slurm::facts(&cluster).map_err(|error| {
             Fault::new(format!("backend {name}: {}", error_line(&error))).hint(format!(
                 "`herd doctor -b {name}` looks closer; `-b local` runs the job on this machine"
             ))
         })?;
+        if spec.image.is_some() {
+            facts.images = backend_slurm::images(&cluster, &facts);
+        }
         Ok(Self::Slurm(Box::new(SlurmPlace {
             name: name.to_owned(),
             cluster,
@@ -100,7 +110,8 @@ impl Place {
     /// What planning has to know of it.
     pub(crate) fn facts(&self, spec: &JobSpec) -> BackendFacts {
         match self {
-            Self::Local => backend_local::facts(spec),
+            // The login node judges what its cluster can do.
+            Self::Local | Self::Login(_) => backend_local::facts(spec),
             Self::Slurm(slurm) => {
                 let partition = spec.slurm.as_ref().and_then(|o| o.partition.as_deref());
                 slurm
@@ -118,7 +129,9 @@ impl Place {
     /// What to know about a job that is accepted.
     pub(crate) fn notes(&self, spec: &JobSpec, plan: &Plan) -> Vec<String> {
         let mut notes = self.with_request(spec, plan, refuse::notes);
-        if let (Self::Slurm(_), Some(array)) = (self, &plan.array) {
+        if let (Self::Slurm(_), Some(array)) = (self, &plan.array)
+            && !plan.tasks_apart
+        {
             let cpus = plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes);
             let at_once = array.limit.unwrap_or(cpus);
             notes.push(format!(

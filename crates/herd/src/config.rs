@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use herd_login::Target;
 use serde::Deserialize;
 
 use crate::error::ExpectedError;
@@ -38,7 +39,7 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Backend {
-    /// A Slurm cluster whose commands are on this machine.
+    /// A Slurm cluster whose commands are on this machine, or on a login node.
     Slurm(SlurmBackend),
 }
 
@@ -58,12 +59,36 @@ pub(crate) struct SlurmBackend {
     /// QOS of jobs that name none.
     #[serde(default)]
     pub(crate) qos: Option<String>,
+    /// A login node that `ssh` reaches, for a cluster whose commands are not on this machine.
+    #[serde(default)]
+    pub(crate) host: Option<String>,
+    /// Another file than `~/.ssh/config` for `ssh`.
+    #[serde(default)]
+    pub(crate) ssh_config: Option<PathBuf>,
+    /// The directory for jobs on the login node.
+    #[serde(default)]
+    pub(crate) home: Option<String>,
+    /// An installed herd on the login node.
+    #[serde(default)]
+    pub(crate) program: Option<String>,
     /// Whether its nodes see the directory for jobs and each other's; they do unless this says no.
     #[serde(default)]
     pub(crate) shared_home: Option<bool>,
     /// Where each node has room for jobs, in case it does not; `/tmp` where nothing is said.
     #[serde(default)]
     pub(crate) node_dir: Option<PathBuf>,
+}
+
+impl SlurmBackend {
+    /// The login node, where there is one to be reached.
+    pub(crate) fn login(&self) -> Option<Target> {
+        Some(Target {
+            host: self.host.clone()?,
+            ssh_config: self.ssh_config.clone(),
+            home: self.home.clone(),
+            program: self.program.clone(),
+        })
+    }
 }
 
 impl Config {

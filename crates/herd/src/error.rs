@@ -141,6 +141,19 @@ pub(crate) enum ExpectedError {
         /// The code to exit with (127, 126 or herd's own failure).
         code: u8,
     },
+    /// A login node did not answer, or said no.
+    #[error("cannot {what}")]
+    Login {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        #[source]
+        source: Source,
+        /// What to try.
+        hints: Vec<String>,
+        /// The code to exit with.
+        code: u8,
+    },
     /// A wait was given up.
     #[error("{} still running after {after}", count(*running, "job"))]
     WaitTimeout {
@@ -173,7 +186,7 @@ impl ExpectedError {
             | Self::Surroundings { .. }
             | Self::Stdout { .. } => exit::HERD_FAILED,
             Self::WaitTimeout { .. } => exit::TIME_LIMIT,
-            Self::NotStarted { code, .. } => *code,
+            Self::NotStarted { code, .. } | Self::Login { code, .. } => *code,
         }
     }
 
@@ -194,6 +207,7 @@ impl ExpectedError {
                 vec!["`herd run -- COMMAND` runs a first one".to_owned()]
             }
             Self::WrongState { hint, .. } => hint.iter().cloned().collect(),
+            Self::Login { hints, .. } => hints.clone(),
             Self::WaitTimeout { .. } => {
                 vec!["the jobs go on; `herd why JOB` tells what one waits for".to_owned()]
             }

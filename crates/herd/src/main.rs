@@ -1,6 +1,7 @@
 //! `herd`: the command line of Herdsman. Only this function ends the process.
 
 mod backend_local;
+mod backend_login;
 mod backend_slurm;
 mod backends;
 mod cli;

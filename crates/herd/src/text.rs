@@ -22,6 +22,11 @@ pub(crate) fn span(ms: u64) -> String {
     }
 }
 
+/// How old facts are that were heard at this moment: `as of 40.2 s ago`.
+pub(crate) fn as_of(at_ms: u64) -> String {
+    format!("as of {} ago", span(now_ms().saturating_sub(at_ms)))
+}
+
 /// An amount of bytes with a unit: `512 B`, `3.4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+from herdsman import _signals
 from herdsman._lazy import LazyFields, LazyLogger, equal_fields, show_fields
 from herdsman.multiprocessing.tail_log import TailLog
 
@@ -28,6 +29,8 @@ class SignalException(Exception):
 
 def _terminate_process_handler(signum, frame):
     """The signal handler that `PContext.start` installs in the main thread."""
+    if _signals.hold(_terminate_process_handler, signum, frame):
+        return
     sigval = signal.Signals(signum)
     # Only the number reads the same in every Python: an IntEnum's text has changed.
     raise SignalException(f"Process {os.getpid()} got signal: {int(sigval)}", sigval=sigval)
@@ -123,6 +126,8 @@ class PContext(abc.ABC):
             )
         for stream in (sys.stdout, sys.stderr):
             _flush(stream)
+        _close_at_exit()
+        self._owner = os.getpid()
         _running.add(self)
         self._start()
         for tail_log in self._tail_logs:
@@ -178,6 +183,28 @@ class PContext(abc.ABC):
 
     #: What examples of torch call it.
     shutdown = close
+
+
+_registered = False
+
+
+def _close_at_exit():
+    """Functions wait for their values to be read, and what programs have written is shown by threads that use the streams
+    of this process: all ends before it does."""
+    global _registered
+    if not _registered:
+        _registered = True
+        import atexit
+
+        atexit.register(_close_all, os.getpid())
+
+
+def _close_all(owner):
+    if os.getpid() == owner:
+        for context in list(_running):
+            # Functions that are forked have copies of all contexts that run then.
+            if context._owner == owner:
+                context.close(timeout=1)
 
 
 def _flush(stream):

@@ -5,7 +5,9 @@ import os
 import select
 import signal
 import time
+from contextlib import nullcontext
 
+from herdsman import _signals
 from herdsman._lazy import LazyLogger
 from herdsman._supervised import END_BOUND, Supervised
 from herdsman.multiprocessing._context import PContext, RunProcsResult
@@ -36,7 +38,10 @@ class _Rank:
                 pass  # an older kernel or Python
         self._received = bytearray()
         self.delivered = False
+        self._released = False
         self.value = None
+        #: Why its value is of no use.
+        self.refused = None
         self.told_code = None
         self.traceback = None
         self.code = None
@@ -54,6 +59,10 @@ class _Rank:
 
     def look(self):
         """Takes in what it has sent, and whether it has ended."""
+        with _signals.undisturbed():
+            self._look()
+
+    def _look(self):
         ended = self.code is None and self._has_ended()
         self._receive()
         if ended:
@@ -93,8 +102,12 @@ class _Rank:
         if kind == _worker.VALUE:
             from multiprocessing.reduction import ForkingPickler
 
-            self.value = ForkingPickler.loads(data)
-            self.delivered = True
+            try:
+                self.value = ForkingPickler.loads(data)
+                self.delivered = True
+            except Exception as error:
+                self.refused = f"what the worker returned cannot be unpickled: {type(error).__name__}: {error}"
+                self.release()
         elif kind == _worker.CODE:
             self.told_code = int(data)
         else:
@@ -103,7 +116,8 @@ class _Rank:
     def release(self):
         from herdsman.multiprocessing import _worker
 
-        if self.connection is not None:
+        if self.connection is not None and not self._released:
+            self._released = True
             try:
                 os.write(self.connection.fileno(), _worker.RELEASE)
             except OSError:
@@ -119,16 +133,21 @@ class _Rank:
                 pass
 
     def close(self):
+        with _signals.undisturbed():
+            self._close()
+
+    def _close(self):
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-        if self.code is None:
-            return  # it cannot be killed
+        if self.code is None or self.process is None:
+            return  # it cannot be killed, or was closed before
         if self.handle is not None:
             os.close(self.handle)
             self.handle = None
         if self.process.exitcode is not None:
             self.process.close()
+        self.process = None
 
 
 class MultiprocessContext(PContext):
@@ -164,7 +183,6 @@ class MultiprocessContext(PContext):
         self._numa_options = numa_options
         self._ranks = None
         self._supervised = None
-        self._released = False
         self._result = None
 
     def _start(self):
@@ -177,7 +195,7 @@ class MultiprocessContext(PContext):
             return
         marker = f"{_MARKER}={os.getpid()}-{os.urandom(8).hex()}"
         self._supervised = Supervised([], marker)
-        _close_at_exit()
+        _close_before_joining()
         for rank in range(self.nprocs):
             self._start_one(rank, marker)
 
@@ -199,15 +217,18 @@ class MultiprocessContext(PContext):
             self._numa_options,
         )
         process = self._multiprocessing.Process(target=_worker.main, args=arguments, daemon=False)
-        try:
-            process.start()
-        except BaseException:
-            mine.close()
-            raise
-        finally:
-            theirs.close()
-        self._ranks.append(_Rank(process, mine, self.start_method))
-        self._supervised.watch(process.pid)
+        # One that has started is known, or it would never be ended.
+        with _signals.undisturbed():
+            try:
+                with _signals.blocked() if self.start_method == "fork" else nullcontext():
+                    process.start()
+            except BaseException:
+                mine.close()
+                raise
+            finally:
+                theirs.close()
+            self._ranks.append(_Rank(process, mine, self.start_method))
+            self._supervised.watch(process.pid)
 
     def _poll(self):
         if self._result is not None:
@@ -223,8 +244,7 @@ class MultiprocessContext(PContext):
                 failures={failed.local_rank: failed}, stdouts=self.stdouts, stderrs=self.stderrs
             )
         elif all(worker.delivered for worker in self._ranks):
-            if not self._released:
-                self._released = True
+            with _signals.undisturbed():
                 for worker in self._ranks:
                     worker.release()
             if any(worker.code is None for worker in self._ranks):
@@ -249,7 +269,9 @@ class MultiprocessContext(PContext):
             return None
         failure = min(failures, key=lambda failure: failure.timestamp)
         worker = self._ranks[failure.local_rank]
-        if worker.code == 0:
+        if worker.refused:
+            failure.message = worker.refused
+        elif worker.code == 0:
             failure.message = "the worker ended with code 0 but delivered no result (os._exit?)"
         logger.error(
             "failed (exitcode: %s) local_rank: %s (pid: %s) of fn: %s (start_method: %s)%s",
@@ -317,23 +339,17 @@ class MultiprocessContext(PContext):
             self._supervised = None
 
 
-_registered = False
+_registered_by = None
 
 
-def _close_at_exit():
-    """Workers wait for their values to be read: at the end of this process somebody must say that nobody will."""
-    global _registered
-    if _registered:
-        return
-    _registered = True
-    import atexit
+def _close_before_joining():
+    """multiprocessing waits for the functions of a process that ends, in those that it has started itself, too; `atexit` has
+    no say there."""
+    global _registered_by
+    if _registered_by != os.getpid():
+        _registered_by = os.getpid()
+        from multiprocessing.util import Finalize
 
-    atexit.register(_close_all, os.getpid())
+        from herdsman.multiprocessing import _context
 
-
-def _close_all(owner):
-    from herdsman.multiprocessing import _context
-
-    if os.getpid() == owner:
-        for context in list(_context._running):
-            context.close(timeout=1)
+        Finalize(None, _context._close_all, args=(os.getpid(),), exitpriority=100)

@@ -116,6 +116,8 @@ class DefaultLogsSpecs(LogsSpecs):
             self._run_log_dir = self._make_log_dir(
                 self._root_log_dir, common.get("TORCHELASTIC_RUN_ID", "test_run_id")
             )
+            # Both this process and its workers may go elsewhere.
+            self._run_log_dir = os.path.abspath(self._run_log_dir)
         attempt = os.path.join(self._run_log_dir, f"attempt_{common.get('TORCHELASTIC_RESTART_COUNT', '0')}")
         if os.path.isdir(attempt):
             import shutil

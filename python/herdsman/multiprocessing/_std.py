@@ -31,6 +31,7 @@ class Std(IntFlag):
 def to_map(val_or_map, local_world_size):
     """One Std, or a mapping with gaps, as a mapping that has every rank."""
     ranks = range(local_world_size)
-    if isinstance(val_or_map, Std):
-        return dict.fromkeys(ranks, val_or_map)
+    if isinstance(val_or_map, Std) or type(val_or_map).__name__ == "Std":
+        # torch's own does as well.
+        return dict.fromkeys(ranks, Std(val_or_map))
     return {rank: val_or_map.get(rank, Std.NONE) for rank in ranks}

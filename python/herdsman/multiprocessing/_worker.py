@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from herdsman import numa
+from herdsman import _signals, numa
 from herdsman.multiprocessing.errors import record
 from herdsman.multiprocessing.redirects import redirect_stderr, redirect_stdout
 
@@ -73,13 +73,33 @@ class _Channel:
             os._exit(1)
 
 
+def _end_at_once():
+    """Signals that would raise an exception of ours end the process from now on: one that is raised when Python is about to
+    leave a forked process would go on in the frames of its parent, as a second one."""
+    import signal
+
+    from herdsman.multiprocessing._context import _terminate_process_handler
+
+    for number in _signals.ENDING:
+        if signal.getsignal(number) is _terminate_process_handler:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main(local_rank, connection, marker, fn, args, env, stdout, stderr, numa_options):
     """What a worker's process runs."""
     name, _, value = marker.partition("=")
     os.environ[name] = value
     channel = _Channel(connection)
+    try:
+        _run(local_rank, channel, fn, args, env, stdout, stderr, numa_options)
+    finally:
+        _end_at_once()
+
+
+def _run(local_rank, channel, fn, args, env, stdout, stderr, numa_options):
     one = {local_rank: args}, {local_rank: env}, {local_rank: stdout}, {local_rank: stderr}, {local_rank: channel}
     try:
+        _signals.forked()
         _wrap(local_rank, fn, *one, channel, numa_options)
         code = 0
     except SystemExit as error:

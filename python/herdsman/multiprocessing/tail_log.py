@@ -4,6 +4,7 @@ One thread for all files of one destination. A line is never torn, lost or doubl
 a second or 64 KiB; what is written goes out at least once an interval.
 """
 
+import errno
 import os
 import select
 import stat
@@ -21,6 +22,8 @@ _READ = 1 << 20
 #: How much of a line, and for how many seconds, is held back for its end.
 _PARTIAL_BYTES = 64 * 1024
 _PARTIAL_SECONDS = 1.0
+#: Why a file is not opened now, and perhaps later: it is not there, or no descriptor is left.
+_PASSING = (errno.ENOENT, errno.EMFILE, errno.ENFILE)
 
 
 def _accept(line):
@@ -43,7 +46,9 @@ class _File:
         if self._descriptor is None:
             try:
                 self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
+            except OSError as error:
+                if error.errno not in _PASSING:
+                    raise
                 return None
         data = os.read(self._descriptor, _READ)
         if not data:

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use herd_backends::slurm::cluster::Cluster;
-use herd_backends::slurm::observe::observe;
+use herd_backends::slurm::observe::{Asked, observe};
 use herd_backends::slurm::record::Record;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
@@ -54,15 +54,16 @@ fn submit(lab: &Lab) -> Result<String> {
 /// Asks once about the jobs whose numbers the file has; processor time and time, milliseconds.
 pub(crate) fn poll(file: &Path) -> Result<String> {
     let numbers = fs::read_to_string(file).context("read the numbers of the jobs")?;
-    let records: Vec<Record> = numbers
+    let asked: Vec<Asked> = numbers
         .split_whitespace()
         .map(|number| {
-            Ok(Record {
+            Ok(Asked::job(Record {
                 job: number.parse()?,
                 cluster: None,
                 submitted_ms: 0,
                 staged_to: None,
-            })
+                parts: Vec::new(),
+            }))
         })
         .collect::<Result<_>>()?;
     let (before, begun) = (used(UsageWho::RUSAGE_SELF)?, Instant::now());
@@ -70,7 +71,7 @@ pub(crate) fn poll(file: &Path) -> Result<String> {
         .enable_all()
         .build()
         .context("start the event loop")?;
-    let views = runtime.block_on(observe(&Cluster::default(), &records))?;
+    let views = runtime.block_on(observe(&Cluster::default(), &asked))?;
     let took = begun.elapsed();
     let used = used(UsageWho::RUSAGE_SELF)?.saturating_sub(before);
     ensure!(

@@ -150,6 +150,7 @@ pub(super) async fn lease(
         let gpus = plan.resources.gpus.map(|_| Vec::new());
         let nodes = names
             .map(|name| NodePlan {
+                apart: false,
                 name,
                 gpus: gpus.clone(),
                 cpus: None,
@@ -193,6 +194,7 @@ pub(super) async fn lease(
     let nodes = names
         .enumerate()
         .map(|(index, name)| NodePlan {
+            apart: false,
             name,
             gpus: plan.resources.gpus.map(|n| share(&lease.gpus, index, n)),
             cpus: plan.resources.cpus.map(|n| share(&own_cpus, index, n)),

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 
 use herd_core::hostlist;
+use herd_slurm::job::Id;
 use thiserror::Error;
 
 /// Most nodes of one allocation.
@@ -40,6 +41,8 @@ impl SlurmRun {
 pub struct Allocation {
     /// Which run of which job.
     pub run: SlurmRun,
+    /// The array that the job is a task of, and the index there.
+    pub task: Option<Id>,
     /// Names of its nodes, by node index.
     pub nodes: Vec<String>,
     /// The node that the batch script runs on.
@@ -65,6 +68,11 @@ pub enum AllocationError {
 }
 
 impl Allocation {
+    /// What Slurm's commands call the job. The number alone may be that of the whole array.
+    pub fn id(&self) -> Id {
+        self.task.unwrap_or_else(|| Id::job(self.run.job))
+    }
+
     /// Reads it.
     pub fn from_environment(
         variable: &dyn Fn(&str) -> Option<OsString>,
@@ -93,8 +101,17 @@ impl Allocation {
         if nodes.is_empty() || nodes.len() > MAX_NODES {
             return Err(wrong("SLURM_JOB_NODELIST", &list));
         }
+        let array = [
+            variable("SLURM_ARRAY_JOB_ID"),
+            variable("SLURM_ARRAY_TASK_ID"),
+        ];
+        let number = |value: Option<OsString>| value?.to_str()?.parse().ok();
+        let [array, task] = array.map(number);
         Ok(Self {
             run: SlurmRun { job, restarts },
+            task: array
+                .map(|job| Id { job, task })
+                .filter(|id| id.task.is_some()),
             nodes,
             own_node: text("SLURMD_NODENAME")?,
             controller: text("SLURM_WORKING_CLUSTER")
@@ -138,10 +155,19 @@ mod tests {
         let first = read(&FIRST).unwrap();
         assert_eq!(first.nodes, ["gpu08", "gpu09", "gpu10", "gpu12"]);
         assert_eq!(first.run.to_string(), "slurm:42.0");
+        assert_eq!(first.id().to_string(), "42");
         assert_eq!(first.controller.as_deref(), Some("10.0.0.1:6817"));
         let again = [&FIRST[..], &[("SLURM_RESTART_COUNT", "2")]].concat();
         let run = read(&again).unwrap().run;
         assert_eq!(SlurmRun::parse(&run.to_string()), Some(run));
+    }
+
+    #[test]
+    fn a_task_is_never_called_by_the_number_of_its_array() {
+        let array = [("SLURM_ARRAY_JOB_ID", "42"), ("SLURM_ARRAY_TASK_ID", "7")];
+        let task = read(&[&FIRST[..], &array].concat()).unwrap();
+        assert_eq!(task.id().to_string(), "42_7");
+        assert_eq!(task.run.to_string(), "slurm:42.0");
     }
 
     #[test]

@@ -6,11 +6,13 @@ use herd_jobdir::{JobDir, JobDirError};
 use herd_link::message::ToCoordinator;
 use herd_slurm::control;
 use herd_slurm::job::Id;
+use serde_json::json;
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::record::Record;
+use super::staging::here;
 use crate::local::target;
 
 /// Why a job could not be cancelled.
@@ -54,10 +56,24 @@ pub async fn cancel(
     {
         return Ok(());
     }
+    if record.staged_to.is_some() && here::is_staged(job) && runs(job)? {
+        // What stages the job reaches the driver by Slurm's own ways.
+        let request = json!({"request": "cancel", "by": by, "signal": signal, "grace_ms": grace.map(|g| g.ms)});
+        job.append_control(&request)?;
+        return Ok(());
+    }
     // For the driver to know who it was, should it live.
     job.request_cancel(by)?;
     let call = control::cancel_call(&[Id::job(record.job)]);
     let answer = cluster.ask(call).await?;
     answer.success("scancel")?;
     Ok(())
+}
+
+/// Whether a driver has begun the newest attempt and not ended it, as far as is known here.
+fn runs(job: &JobDir) -> Result<bool, JobDirError> {
+    Ok(match job.latest_attempt()? {
+        Some(attempt) => attempt.read_driver()?.is_some() && attempt.read_end()?.is_none(),
+        None => false,
+    })
 }

@@ -1,6 +1,7 @@
 //! A cluster as its commands are reached from here, and what it says of itself.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use herd_slurm::accounting::{self, Qos};
@@ -86,8 +87,17 @@ impl Cluster {
 
     /// Takes files to nodes: bounded by what travels rather than by Slurm's answer.
     pub(super) async fn carry(&self, call: Call) -> Result<(), CommandError> {
+        self.step(call, CARRY).await
+    }
+
+    /// Runs a short step on nodes of a job, all of which have to be reached.
+    pub(super) async fn reach(&self, call: Call) -> Result<(), CommandError> {
+        self.step(call, SUBMIT).await
+    }
+
+    async fn step(&self, call: Call, bound: Duration) -> Result<(), CommandError> {
         let program = call.program;
-        let answer = self.run(call, Vec::new(), CARRY).await?;
+        let answer = self.run(call, Vec::new(), bound).await?;
         answer.success(program).map(drop)
     }
 
@@ -151,7 +161,7 @@ impl Cluster {
         };
         Ok(Survey {
             mpi: self.mpi_plugins().await,
-            images: self.images(facts.version).await,
+            images: self.images(&facts).await,
             commands: Version::parse(&commands),
             controller_time: config::taken_at(&text).map(|time| time.0),
             asked: (asked, answered),
@@ -169,10 +179,20 @@ impl Cluster {
     }
 
     /// Containers that steps can run in; none where `srun` cannot be asked.
-    pub async fn images(&self, version: Version) -> Images {
-        match self.ask(Images::call()).await {
-            Ok(answer) => Images::parse(&answer.out, version),
-            Err(_) => Images::No,
+    pub async fn images(&self, facts: &ClusterFacts) -> Images {
+        let Ok(answer) = self.ask(Images::call()).await else {
+            return Images::No;
+        };
+        match Images::parse(&answer.out, facts.version) {
+            Images::Bundles if !has_runtime(facts.config.get("SLURM_CONF")) => Images::No,
+            images => images,
         }
     }
+}
+
+/// Whether the cluster has a runtime for bundles, as far as its configuration can be seen here: `srun` has
+/// the option in any case.
+fn has_runtime(configuration: Option<&str>) -> bool {
+    let configuration = configuration.map(Path::new).filter(|path| path.is_file());
+    configuration.is_none_or(|path| path.with_file_name("oci.conf").is_file())
 }

@@ -21,7 +21,10 @@ pub const FLAG: &str = "--slurm";
 /// Why no job could be driven.
 #[derive(Debug, Error)]
 enum EntryError {
-    #[error("expected the directory of all jobs and a job's id after {FLAG}")]
+    #[error(
+        "expected the directory of all jobs, a job's id, and for a task of an array what to add to \
+         Slurm's index, after {FLAG}"
+    )]
     Usage,
     #[error(transparent)]
     Allocation(#[from] AllocationError),
@@ -51,14 +54,20 @@ pub fn driver(args: &[OsString]) -> u8 {
 }
 
 fn run(args: &[OsString]) -> Result<u8, EntryError> {
-    let [home, job] = args else {
-        return Err(EntryError::Usage);
+    let (home, job, offset) = match args {
+        [home, job] => (home, job, None),
+        [home, job, offset] => (home, job, Some(offset)),
+        _ => return Err(EntryError::Usage),
     };
     let id: JobId = job
         .to_str()
         .and_then(|text| text.parse().ok())
         .ok_or(EntryError::Usage)?;
     let allocation = Allocation::from_environment(&|name| std::env::var_os(name))?;
+    let task = match offset {
+        Some(offset) => Some(index(offset, &allocation).ok_or(EntryError::Usage)?),
+        None => None,
+    };
     let home = Home::at(Path::new(home)).map_err(EntryError::Job)?;
     let job = home.open(id).map_err(EntryError::Job)?;
     let site = Site::read(&job).map_err(EntryError::Job)?;
@@ -75,7 +84,7 @@ fn run(args: &[OsString]) -> Result<u8, EntryError> {
         .enable_all()
         .build()
         .map_err(EntryError::Runtime)?;
-    let driven = runtime.block_on(drive::drive(&job, &allocation, &options));
+    let driven = runtime.block_on(drive::drive(&job, task, &allocation, &options));
     // A look-up of a name may still wait for an answer.
     runtime.shutdown_background();
     Ok(match driven? {
@@ -97,6 +106,12 @@ fn run(args: &[OsString]) -> Result<u8, EntryError> {
             exit::SUCCESS
         }
     })
+}
+
+/// The index in the job file of the task that the allocation is for.
+fn index(offset: &OsString, allocation: &Allocation) -> Option<u32> {
+    let offset: u32 = offset.to_str()?.parse().ok()?;
+    allocation.task?.task?.checked_add(offset)
 }
 
 /// The batch script's output may be on a full disk.

@@ -1,5 +1,6 @@
 //! Where the driver of an allocation listens: one address of its node, in the network that Slurm uses.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use tokio::task;
 use tokio::time::timeout;
 
 use super::allocation::Allocation;
+use super::cluster::Cluster;
 
 /// Bound on asking for the addresses of one name.
 const LOOK_UP: Duration = Duration::from_secs(5);
@@ -15,35 +17,59 @@ const LOOK_UP: Duration = Duration::from_secs(5);
 /// The address, with any port.
 ///
 /// It is the one that the node's own name stands for, since sites make node names known in the network
-/// that jobs use. Where the name is unknown or stands for loopback, it is the one from which slurmctld is
-/// reached. A job on one node needs no network, but for clients that are elsewhere.
+/// that jobs use, or the one from which slurmctld is reached. Where these are two, or none, Slurm's own
+/// connections tell by which the other nodes reach this one. A job on one node needs no network, but for
+/// clients that are elsewhere.
 pub(super) async fn address(allocation: &Allocation, clients: bool) -> io::Result<SocketAddr> {
     let loopback = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-    let alone = allocation.nodes.len() == 1;
-    if alone && !clients {
+    let peer = allocation
+        .nodes
+        .iter()
+        .find(|name| **name != allocation.own_node);
+    if peer.is_none() && !clients {
         return Ok(loopback);
     }
-    for found in look_up(format!("{}:0", allocation.own_node)).await {
-        if !found.ip().is_loopback() && is_ours(found.ip()) {
-            return Ok(SocketAddr::new(found.ip(), 0));
-        }
+    let likely = likely(allocation).await;
+    let asked = match (likely.as_slice(), peer) {
+        ([_], _) | (_, None) => None,
+        (_, Some(peer)) => way_back(allocation, peer).await,
+    };
+    let chosen = asked.or_else(|| likely.first().copied());
+    match (chosen, peer) {
+        (Some(own), _) => Ok(SocketAddr::new(own, 0)),
+        (None, None) => Ok(loopback),
+        (None, Some(_)) => Err(io::Error::other(format!(
+            "the name {} stands for no address of this node, there is no way to slurmctld, and srun does \
+             not tell either",
+            allocation.own_node
+        ))),
     }
+}
+
+/// The addresses of this node by its name, and towards slurmctld.
+async fn likely(allocation: &Allocation) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = look_up(format!("{}:0", allocation.own_node))
+        .await
+        .into_iter()
+        .map(|named| named.ip())
+        .filter(|own| !own.is_loopback() && is_ours(*own))
+        .collect();
     if let Some(controller) = &allocation.controller {
-        for found in look_up(controller.clone()).await {
-            if let Ok(own) = towards(found)
-                && !own.is_loopback()
-            {
-                return Ok(SocketAddr::new(own, 0));
-            }
-        }
+        let there = look_up(controller.clone()).await;
+        let own = there.into_iter().filter_map(|there| towards(there).ok());
+        found.extend(own.filter(|own| !own.is_loopback()));
     }
-    if alone {
-        return Ok(loopback);
-    }
-    Err(io::Error::other(format!(
-        "the name {} stands for no address of this node, and there is no way to slurmctld",
-        allocation.own_node
-    )))
+    let mut seen = BTreeSet::new();
+    found.retain(|own| seen.insert(*own));
+    found
+}
+
+/// The address at which another node reaches this one by Slurm's connections.
+async fn way_back(allocation: &Allocation, peer: &str) -> Option<IpAddr> {
+    let call = herd_slurm::step::way_back(allocation.run.job, peer);
+    let said = Cluster::default().text(call).await.ok()?;
+    let own: IpAddr = said.trim().parse().ok()?;
+    (!own.is_loopback() && is_ours(own)).then_some(own)
 }
 
 /// Addresses of `host:port`; none where they cannot be had in time.
@@ -88,6 +114,7 @@ mod tests {
                 job: 1,
                 restarts: 0,
             },
+            task: None,
             nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
             own_node: "no-such-host.invalid".to_owned(),
             controller: controller.map(str::to_owned),
@@ -96,7 +123,8 @@ mod tests {
 
     #[tokio::test]
     async fn one_node_needs_no_network_and_several_need_one() {
-        let one = address(&allocation(&["a"], None), true).await.unwrap();
+        let own = allocation(&["no-such-host.invalid"], None);
+        let one = address(&own, true).await.unwrap();
         assert!(one.ip().is_loopback());
         let error = address(&allocation(&["a", "b"], None), false)
             .await

@@ -9,6 +9,7 @@ use herd_core::result::{AttemptEnd, Failure, JobResult};
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::{JobDir, JobDirError};
 use herd_slurm::exit::ExitCode;
+use herd_slurm::job::Id;
 use herd_slurm::outcome::{Condition, End};
 use herd_slurm::reason::Reason;
 use herd_slurm::{sacct, squeue};
@@ -20,11 +21,13 @@ use super::command::CommandError;
 use super::record::Record;
 use crate::attempts::{once, result};
 
-/// What Slurm says of one job.
+/// What Slurm says of one job, or of one task of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Slurm's number of the job.
-    pub job: u32,
+    /// What Slurm calls it. An array's number alone is the part of it that will never begin.
+    pub id: Id,
+    /// Its own number; of a task that waits, the array's.
+    pub raw: u32,
     /// What it means.
     pub condition: Condition,
     /// Why, in Slurm's words.
@@ -32,7 +35,38 @@ pub struct View {
     /// When Slurm expects to start a job that waits, seconds since the Unix epoch.
     pub start: Option<u64>,
     /// The nodes of an end that was a node's.
-    node_list: Option<String>,
+    pub(super) node_list: Option<String>,
+}
+
+/// What Slurm says, by what it calls jobs and tasks.
+pub type Views = BTreeMap<Id, View>;
+
+/// A job that Slurm is asked about.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What is known of it.
+    pub record: Record,
+    /// Its tasks that have not ended, by their indices in the job file, where they are Slurm's.
+    pub open: Vec<u32>,
+}
+
+impl Asked {
+    /// A job that is one of Slurm's.
+    pub fn job(record: Record) -> Self {
+        Self {
+            record,
+            open: Vec::new(),
+        }
+    }
+
+    /// What Slurm calls what has not ended.
+    fn ids(&self) -> Vec<Id> {
+        if self.record.parts.is_empty() {
+            return vec![Id::job(self.record.job)];
+        }
+        let open = self.open.iter();
+        open.filter_map(|index| self.record.task(*index)).collect()
+    }
 }
 
 /// Why jobs could not be observed.
@@ -46,40 +80,40 @@ pub enum ObserveError {
     Records(#[from] JobDirError),
 }
 
-/// Asks about jobs by Slurm's numbers; those that Slurm does not know are not in the answer.
-pub async fn observe(
-    cluster: &Cluster,
-    records: &[Record],
-) -> Result<BTreeMap<u32, View>, CommandError> {
-    let numbers: Vec<u32> = records.iter().map(|record| record.job).collect();
-    let mut views = BTreeMap::new();
+/// Asks about all of these with one question; what Slurm does not know is not in the answer.
+pub async fn observe(cluster: &Cluster, asked: &[Asked]) -> Result<Views, CommandError> {
+    let numbers: Vec<u32> = asked.iter().flat_map(|job| job.record.numbers()).collect();
+    let mut views = Views::new();
     for call in squeue::poll_calls(&numbers) {
         let answer = cluster.ask(call).await?;
         if !answer.end.is_success() && squeue::is_unknown_job(&answer.err) {
             continue;
         }
         for row in squeue::parse(&answer.success("squeue")?) {
-            let condition = Condition::of(&row.state, &row.reason, None);
-            let start = row.start.map(|time| time.0);
             let view = View {
-                job: row.id.job,
-                condition,
+                id: row.id,
+                raw: row.raw,
+                condition: Condition::of(&row.state, &row.reason, None),
                 reason: row.reason,
-                start,
+                start: row.start.map(|time| time.0),
                 node_list: row.node_list,
             };
-            views.insert(row.id.job, view);
+            views.insert(row.id, view);
         }
     }
     // Accounting knows exit codes, which the queue does not, and what has left the queue.
-    let unclear: Vec<&Record> = records
-        .iter()
-        .filter(|record| match views.get(&record.job) {
-            None => true,
-            Some(view) => matches!(view.condition, Condition::Ended(End::Failed(None))),
-        })
-        .collect();
-    let numbers: Vec<u32> = unclear.iter().map(|record| record.job).collect();
+    let unclear = |views: &Views, id: &Id| match views.get(id) {
+        None => true,
+        Some(view) => matches!(view.condition, Condition::Ended(End::Failed(None))),
+    };
+    // Numbers are used again after years; a minute is for clocks that differ.
+    let mut since: BTreeMap<u32, u64> = BTreeMap::new();
+    for job in asked {
+        for id in job.ids().iter().filter(|id| unclear(&views, id)) {
+            since.insert(id.job, job.record.submitted_ms / 1000);
+        }
+    }
+    let numbers: Vec<u32> = since.keys().copied().collect();
     for call in sacct::job_calls(&numbers) {
         // A cluster may have no accounting.
         let Ok(text) = cluster.text(call).await else {
@@ -87,27 +121,24 @@ pub async fn observe(
         };
         let rows = sacct::parse(&text);
         for (id, row) in sacct::latest(&rows) {
-            // Numbers are used again after years; a minute is for clocks that differ.
-            let of_ours = unclear.iter().find(|record| record.job == id.job);
-            let submitted = of_ours.map_or(0, |record| record.submitted_ms / 1000);
-            if row.submit.is_some_and(|submit| submit.0 + 60 < submitted) {
+            let submitted = since.get(&id.job).copied().unwrap_or(0);
+            if row.submit.is_some_and(|submit| submit.0 + 60 < submitted) || !unclear(&views, &id) {
                 continue;
             }
             let reason = Reason::parse("");
             let condition = Condition::of(&row.state, &reason, row.exit);
-            let ended = matches!(condition, Condition::Ended(_));
-            if ended || !views.contains_key(&id.job) {
-                let start = row.start.map(|time| time.0);
-                let node_list = row.node_list.clone();
-                let view = View {
-                    job: id.job,
-                    condition,
-                    reason,
-                    start,
-                    node_list,
-                };
-                views.insert(id.job, view);
+            if !matches!(condition, Condition::Ended(_)) && views.contains_key(&id) {
+                continue;
             }
+            let view = View {
+                id,
+                raw: row.raw,
+                condition,
+                reason,
+                start: row.start.map(|time| time.0),
+                node_list: row.node_list.clone(),
+            };
+            views.insert(id, view);
         }
     }
     Ok(views)
@@ -124,9 +155,22 @@ pub fn settle(job: &JobDir, view: &View, now_ms: u64) -> Result<Option<JobResult
         return Ok(None);
     };
     // A duplicate of the submission has ended, since another run had taken the job (I2).
-    if Record::read(job)?.is_some_and(|record| record.job != view.job) {
+    if Record::read(job)?.is_some_and(|record| record.job != view.raw) {
         return Ok(None);
     }
+    let settled = ended(job, end, view, now_ms)?;
+    job.delete_secrets()?;
+    once(job.write_result(&settled, DURABILITY))?;
+    Ok(job.read_result()?)
+}
+
+/// How a job or task has ended whose driver has written no result, its last attempt with it.
+pub(super) fn ended(
+    job: &JobDir,
+    end: End,
+    view: &View,
+    now_ms: u64,
+) -> Result<JobResult, ObserveError> {
     let latest = job.latest_attempt()?;
     let owned = match &latest {
         Some(attempt) => attempt.read_owner()?.is_some(),
@@ -157,13 +201,11 @@ pub fn settle(job: &JobDir, view: &View, now_ms: u64) -> Result<Option<JobResult
     if settled.state == JobState::Cancelled {
         settled.reason = Some("cancelled in Slurm".to_owned());
     }
-    job.delete_secrets()?;
-    once(job.write_result(&settled, DURABILITY))?;
-    Ok(job.read_result()?)
+    Ok(settled)
 }
 
 /// The end of an attempt whose driver has not written it.
-fn of_slurm(end: End, view: &View, now_ms: u64) -> AttemptEnd {
+pub(super) fn of_slurm(end: End, view: &View, now_ms: u64) -> AttemptEnd {
     let lost = |detail: String| Some(Failure::DriverLost { detail });
     let (state, failure) = match end {
         End::Cancelled => (AttemptState::Cancelled, None),

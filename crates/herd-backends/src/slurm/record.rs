@@ -1,6 +1,10 @@
 //! What the submitting side writes down about a job for Slurm, in the job's directory.
 
+use std::path::PathBuf;
+
+use herd_core::spec::Array;
 use herd_jobdir::{JobDir, JobDirError};
+use herd_slurm::job::Id;
 use serde::{Deserialize, Serialize};
 
 use super::allocation::SlurmRun;
@@ -22,6 +26,20 @@ pub struct Record {
     /// The job's directory on its nodes, where they share none with this side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged_to: Option<String>,
+    /// The arrays of Slurm that its tasks are in, where each has an allocation of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+}
+
+/// An array of Slurm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Slurm's number of it.
+    pub job: u32,
+    /// What to add to Slurm's indices to get those of the job file.
+    pub offset: u32,
+    /// Slurm's indices.
+    pub tasks: Array,
 }
 
 impl Record {
@@ -30,6 +48,26 @@ impl Record {
         Cluster {
             name: self.cluster.clone(),
         }
+    }
+
+    /// All of Slurm's numbers: one, or one for each part.
+    pub fn numbers(&self) -> Vec<u32> {
+        if self.parts.is_empty() {
+            return vec![self.job];
+        }
+        self.parts.iter().map(|part| part.job).collect()
+    }
+
+    /// What Slurm calls a task by its index in the job file.
+    pub fn task(&self, index: u32) -> Option<Id> {
+        self.parts.iter().find_map(|part| {
+            let task = index.checked_sub(part.offset)?;
+            let has = part.tasks.indices.binary_search(&task).is_ok();
+            has.then_some(Id {
+                job: part.job,
+                task: Some(task),
+            })
+        })
     }
 
     pub(super) fn write(&self, job: &JobDir) -> Result<(), JobDirError> {
@@ -41,6 +79,9 @@ impl Record {
         let Some(mut record) = job.read_backend::<Self>(RECORD)? else {
             return Ok(None);
         };
+        if !record.parts.is_empty() {
+            return Ok(Some(record));
+        }
         // Of a submission that was sent twice, the run that has taken the job counts (I2).
         if let Some(attempt) = job.latest_attempt()?
             && let Some(owner) = attempt.read_owner()?
@@ -65,9 +106,22 @@ pub struct Site {
     /// Whether nodes share no directory with the submitting side.
     #[serde(default)]
     pub staged: bool,
+    /// The container that the job runs in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Image>,
     /// MPI plug-ins of `srun`, for MPI jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mpi: Vec<String>,
+}
+
+/// A container, by the way in which the cluster runs it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Image {
+    /// An image by its name (Pyxis).
+    Named(String),
+    /// A bundle in a directory of the nodes (Slurm's OCI support).
+    Bundle(PathBuf),
 }
 
 impl Site {

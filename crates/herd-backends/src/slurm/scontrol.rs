@@ -1,21 +1,29 @@
 //! What a driver asks of Slurm while its job runs. Nothing of it is needed for the job to run: where Slurm
 //! does not answer, that is an answer.
 
+use std::time::Duration;
+
+use herd_core::exit::ProcessEnd;
 use herd_runtime::driver::Withdrawal;
 use herd_slurm::control;
 use herd_slurm::job::{self, Id, Shown};
+use herd_slurm::sbatch;
 use herd_slurm::state::State;
 use herd_slurm::time::Limit;
+use tokio::time::{Instant, sleep};
 
 use super::allocation::SlurmRun;
 use super::cluster::{Cluster, ClusterError};
 use super::command::CommandError;
 
+/// How long a controller that does not answer is waited for before a job is not tried again.
+const REQUEUE_BOUND: Duration = Duration::from_mins(5);
+/// Pause between two times of asking it.
+const REQUEUE_PAUSE: Duration = Duration::from_secs(5);
+
 /// Why Slurm is just ending the job.
-pub(super) async fn why_ended(run: &SlurmRun) -> Result<Withdrawal, ClusterError> {
-    let text = Cluster::default()
-        .text(job::show_call(Id::job(run.job)))
-        .await?;
+pub(super) async fn why_ended(id: Id, run: &SlurmRun) -> Result<Withdrawal, ClusterError> {
+    let text = Cluster::default().text(job::show_call(id)).await?;
     let shown = job::parse(&text).map_err(|_other| ClusterError::Output {
         command: "scontrol show job",
     })?;
@@ -39,10 +47,27 @@ fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
     Withdrawal::Asked
 }
 
-/// Has the job started again. Slurm ends this process soon after.
-pub(super) async fn requeue(run: &SlurmRun) -> Result<(), CommandError> {
-    let call = control::requeue_call(Id::job(run.job));
-    Cluster::default().control(call).await
+/// Has the job started again. Slurm ends this process soon after, and `scontrol` with it, now and then
+/// before that has ended. A controller that is not there just now is waited for.
+pub(super) async fn requeue(id: Id) -> Result<(), CommandError> {
+    let started = Instant::now();
+    loop {
+        let call = control::requeue_call(id);
+        let asked = Cluster::default().control(call).await;
+        let absent = match &asked {
+            Err(CommandError::Failed {
+                end: ProcessEnd::Signaled(_),
+                ..
+            }) => return Ok(()),
+            Err(CommandError::TimedOut { .. }) => true,
+            Err(CommandError::Failed { text, .. }) => sbatch::is_unavailable(text),
+            Ok(()) | Err(_) => false,
+        };
+        if !absent || started.elapsed() > REQUEUE_BOUND {
+            return asked;
+        }
+        sleep(REQUEUE_PAUSE).await;
+    }
 }
 
 #[cfg(test)]

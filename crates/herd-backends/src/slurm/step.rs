@@ -7,7 +7,7 @@ use herd_link::message::RankStarters;
 use herd_slurm::Call;
 use herd_slurm::call::step_keeps;
 use herd_slurm::mpi::{self, Library};
-use herd_slurm::step::{Step, executor, ranks};
+use herd_slurm::step::{Container, Step, executor, ranks};
 
 use super::allocation::Allocation;
 use super::record::Site;
@@ -17,14 +17,23 @@ pub(super) fn argv(
     plan: &Plan,
     site: &Site,
     allocation: &Allocation,
+    container: Option<Container>,
     program: &[String],
 ) -> Vec<OsString> {
-    let call = executor(&step(plan, site, allocation), program);
+    let step = Step {
+        container,
+        ..step(plan, site, allocation)
+    };
+    let call = executor(&step, program);
     words(call).map(OsString::from).collect()
 }
 
 /// How MPI's ranks are started, up to what is the parent of each.
 pub(super) fn rank_starters(plan: &Plan, site: &Site, allocation: &Allocation) -> RankStarters {
+    // Another step would be another container, from which the executor is not seen.
+    if site.image.is_some() {
+        return RankStarters::default();
+    }
     let of = |library| {
         let plugin = mpi::choose(library, &site.mpi)?;
         let step = step(plan, site, allocation);

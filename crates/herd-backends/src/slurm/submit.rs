@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{JobType, SlurmOptions};
 use herd_jobdir::{Home, JobDir, JobDirError};
-use herd_runtime::clock::Clock;
 use herd_slurm::facts::ClusterFacts;
 use herd_slurm::sbatch::{self, Refusal, Submitted};
-use herd_slurm::script::{Dependency, Request, job_name, script};
+use herd_slurm::script::{Dependency, Part, Request, script};
 use herd_slurm::{sacct, squeue, staging};
 use thiserror::Error;
 
 use super::cluster::Cluster;
 use super::command::CommandError;
+use super::container;
 use super::entry::FLAG;
+use super::parts::{Handing, chunks, part};
 use super::record::{Record, Site};
 use super::staging::bundle::{self, BundleError};
 use crate::local::{self, SubmitError as WriteError};
@@ -89,12 +90,26 @@ pub enum SubmitError {
     },
 }
 
-/// The batch script.
+/// The batch script, and of an array that Slurm takes in several parts all of them.
 pub fn render(
     home: &Home,
     plan: &Plan,
     submission: &Submission<'_>,
     facts: &ClusterFacts,
+) -> Result<Vec<String>, Vec<Unsupported>> {
+    let chunks = chunks(plan, facts);
+    let parts = (0..chunks.len().max(1)).map(|number| part(&chunks, number, None));
+    parts
+        .map(|part| script_of(home, plan, submission, facts, part.as_ref()))
+        .collect()
+}
+
+pub(super) fn script_of(
+    home: &Home,
+    plan: &Plan,
+    submission: &Submission<'_>,
+    facts: &ClusterFacts,
+    part: Option<&Part<'_>>,
 ) -> Result<String, Vec<Unsupported>> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let (program, root) = match submission.staged_to {
@@ -102,13 +117,15 @@ pub fn render(
         Some(there) => (format!("{there}/{}", staging::PROGRAM), there.to_owned()),
     };
     let directory = format!("{root}/jobs/{}", plan.job);
-    let exec = [
+    let mut exec = vec![
         program,
         "driver".to_owned(),
         FLAG.to_owned(),
         root,
         plan.job.to_string(),
     ];
+    // Tells the driver that it is for one task, and which.
+    exec.extend(part.map(|part| part.chunk.offset.to_string()));
     let request = Request {
         plan,
         options: submission.options,
@@ -118,7 +135,7 @@ pub fn render(
         after: submission.after,
         staged_to: submission.staged_to,
     };
-    script(&request, facts, None, &exec)
+    script(&request, facts, part, &exec)
 }
 
 /// Hands the job over. Where Slurm has not got it, nothing of it is left but what tells why.
@@ -129,16 +146,18 @@ pub async fn submit(
     cluster: &Cluster,
     facts: &ClusterFacts,
 ) -> Result<(JobDir, Record), SubmitError> {
-    let script = render(home, &plan, submission, facts).map_err(SubmitError::Unsupported)?;
-    let name = job_name(&plan, 0);
-    let clock = Clock::start();
+    let chunks = chunks(&plan, facts);
+    let first = part(&chunks, 0, None);
+    let script = script_of(home, &plan, submission, facts, first.as_ref());
+    let script = script.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
     site.staged = submission.staged_to.is_some();
+    site.image = container::of(submission.image, facts.images);
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
     }
     let workdir = submission.workdir.map(Path::to_owned);
-    let job = local::submit(home, submission.job_yaml, plan, submission.secrets)?.dir;
+    let job = local::submit(home, submission.job_yaml, plan.clone(), submission.secrets)?.dir;
     if let Some(workdir) = workdir
         && let Err(error) = bundle::pack(&workdir, job.path())
     {
@@ -150,22 +169,25 @@ pub async fn submit(
     }
     job.write_script(&script)?;
     site.write(&job)?;
-    let submitted = match send(cluster, script, &name, submission.user).await {
-        Ok(submitted) => submitted,
+    if plan.tasks_apart {
+        job.prepare_for_tasks()?;
+    }
+    let handing = Handing {
+        home,
+        plan: &plan,
+        submission,
+        cluster,
+        facts,
+        job: &job,
+    };
+    match handing.all(script, &chunks).await {
+        Ok(record) => Ok((job, record)),
         Err(error) => {
             // Nothing runs under this id, and nobody is to wait for it.
             job.discard()?;
-            return Err(error);
+            Err(error)
         }
-    };
-    let record = Record {
-        job: submitted.job,
-        cluster: submitted.cluster,
-        submitted_ms: clock.now_ms(),
-        staged_to: submission.staged_to.map(str::to_owned),
-    };
-    record.write(&job)?;
-    Ok((job, record))
+    }
 }
 
 fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
@@ -176,11 +198,12 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
         staged: false,
+        image: None,
         mpi: Vec::new(),
     }
 }
 
-async fn send(
+pub(super) async fn send(
     cluster: &Cluster,
     script: String,
     name: &str,
@@ -215,7 +238,7 @@ async fn send(
 }
 
 /// The job of that name, which no other has, in the queue or among those that ended just now.
-async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
+pub(super) async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
     let found = |job: u32| Submitted { job, cluster: None };
     if let Ok(text) = cluster.text(squeue::find_call(user, name)).await {
         if let Some(row) = squeue::parse(&text).iter().min_by_key(|row| row.raw) {

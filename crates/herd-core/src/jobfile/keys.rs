@@ -303,6 +303,11 @@ pub const SLURM: &[Key] = &[
         Shape::List(&Shape::Text),
         "Further options of sbatch, from an allow-list.",
     ),
+    key(
+        "allocation",
+        Shape::Choice(&["task", "job"]),
+        "Of an array: one for each `task`, or one for the `job`, which is quicker for many short tasks; `task` where absent.",
+    ),
 ];
 
 /// The keys of `kueue`.

@@ -310,11 +310,13 @@ pub(super) fn slurm(reader: &mut Reader, fields: &Fields<'_>) -> Option<SlurmOpt
         .into_iter()
         .filter_map(|(node, path)| reader.checked_of(node, &path, validate::slurm_extra))
         .collect();
+    let allocation = reader.choice(&fields, "allocation").unwrap_or_default();
     Some(SlurmOptions {
         partition,
         qos,
         account,
         extra,
+        allocation,
     })
 }
 

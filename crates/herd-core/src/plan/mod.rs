@@ -79,6 +79,13 @@ pub struct Plan {
     pub retry: Option<Retry>,
     /// Task indices.
     pub array: Option<Array>,
+    /// Whether each task of the array has an allocation of its own with what the job asks for, and a
+    /// driver of its own.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tasks_apart: bool,
+    /// The task that this plan is for, where tasks are apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<u32>,
     /// Jobs that must end first, as full ids in text.
     pub after: Vec<After>,
     /// 0 to 100, higher first.
@@ -99,6 +106,17 @@ impl Plan {
         })
     }
 
+    /// The plan of one task's first attempt, where tasks are apart: a job's, but for the index.
+    #[must_use]
+    pub fn of_task(&self, index: u32) -> Self {
+        Self {
+            array: None,
+            tasks_apart: false,
+            task: Some(index),
+            ..self.clone()
+        }
+    }
+
     /// Ranks of all nodes together. A Ray job has one, its entry point on node 0.
     pub fn world_size(&self) -> u32 {
         match self.job_type {
@@ -117,6 +135,14 @@ pub struct PlannedSetup {
     pub run: Command,
     /// Where.
     pub on: SetupOn,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde calls"
+)]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::facts::{BackendFacts, BackendKind};
-use super::resolve::procs_and_gpus;
+use super::resolve::{procs_and_gpus, tasks_apart};
 use super::starter;
 use crate::spec::{JobSpec, JobType, ProcsPerNode, RetryOn};
 use crate::state::FailureKind;
@@ -72,6 +72,15 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
             "retry.on",
             reason,
             "remove it there, and submit the job again",
+        );
+    }
+    if tasks_apart(spec, facts) && !facts.shared_home {
+        refuse(
+            "array",
+            format!(
+                "on {place} tasks share no directory, which those with an allocation of their own need"
+            ),
+            "run them in one allocation, `slurm: {allocation: job}`",
         );
     }
     if spec.image.is_some() && !facts.images {

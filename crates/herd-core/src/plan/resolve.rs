@@ -6,7 +6,7 @@ use super::facts::{BackendFacts, BackendKind, Submission};
 use super::naming::{absolute, display_name};
 use super::refuse::{Unsupported, refusals};
 use super::{FORMAT, Plan, PlannedSetup};
-use crate::spec::{JobSpec, JobType, Launcher, ProcsPerNode, Resources};
+use crate::spec::{Allocation, JobSpec, JobType, Launcher, ProcsPerNode, Resources};
 use crate::units::Span;
 
 /// How long ranks may take to end where the job does not say.
@@ -79,10 +79,22 @@ pub fn plan(
         checkpoint: spec.checkpoint.clone(),
         retry: spec.retry.clone(),
         array: spec.array.clone(),
+        tasks_apart: tasks_apart(spec, facts),
+        task: None,
         after: submission.after,
         priority: spec.priority.unwrap_or(DEFAULT_PRIORITY),
         shared_home: facts.shared_home,
     })
+}
+
+/// Whether each task of an array has an allocation of its own: on a cluster, unless the job wants one
+/// for all.
+pub(super) fn tasks_apart(spec: &JobSpec, facts: &BackendFacts) -> bool {
+    let allocation = spec
+        .slurm
+        .as_ref()
+        .map_or(Allocation::Task, |slurm| slurm.allocation);
+    spec.array.is_some() && facts.kind == BackendKind::Slurm && allocation == Allocation::Task
 }
 
 /// What a person should know about a job that is accepted.

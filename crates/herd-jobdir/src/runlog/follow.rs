@@ -12,7 +12,7 @@ use super::reader::{Entry, RunLogReader};
 use crate::error::JobDirError;
 
 /// Longest wait before looking again: changes made on another host are not announced.
-const POLL: Duration = Duration::from_millis(250);
+pub(super) const POLL: Duration = Duration::from_millis(250);
 
 /// A reader that waits for more.
 #[derive(Debug)]

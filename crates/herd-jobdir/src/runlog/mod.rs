@@ -9,6 +9,7 @@ mod follow;
 mod grep;
 mod reader;
 mod record;
+mod tasks;
 mod writer;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub use filter::Filter;
 pub use follow::{Follow, Followed};
 pub use reader::{Entry, RunLogReader};
 pub use record::{CONTINUATION, HERD, MAX_PIECE_BYTES, PREFIXED, RECORD_BYTES, Record, Stream};
+pub use tasks::TaskLogs;
 pub use writer::{Piece, RunLogWriter};
 
 /// Name of the text beneath the job's directory.

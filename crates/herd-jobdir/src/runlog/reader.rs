@@ -48,13 +48,29 @@ pub struct Entry<'a> {
 impl RunLogReader {
     /// Opens the merged output of a job; nothing where it has none yet.
     pub fn open(job_dir: &Path, filter: Filter) -> Result<Option<Self>, JobDirError> {
+        let tail = filter.tail;
+        let Some(mut reader) = Self::open_at(job_dir, filter, 0)? else {
+            return Ok(None);
+        };
+        if let Some(lines) = tail {
+            reader.seek_tail(lines)?;
+        }
+        Ok(Some(reader))
+    }
+
+    /// The same from a record on, whatever the filter says of a tail.
+    pub(super) fn open_at(
+        job_dir: &Path,
+        filter: Filter,
+        next: u64,
+    ) -> Result<Option<Self>, JobDirError> {
         let data_path = job_dir.join(DATA_NAME);
         let index_path = job_dir.join(INDEX_NAME);
         let (Some(data), Some(index)) = (open(&data_path)?, open(&index_path)?) else {
             return Ok(None);
         };
         let grep = filter.grep.as_deref().map(Grep::new);
-        let mut reader = Self {
+        Ok(Some(Self {
             data,
             data_path,
             index,
@@ -63,15 +79,16 @@ impl RunLogReader {
             grep,
             batch: Vec::new(),
             taken: 0,
-            next: 0,
+            next,
             skip_lines: 0,
             current: None,
             buffer: Vec::new(),
-        };
-        if let Some(lines) = reader.filter.tail {
-            reader.seek_tail(lines)?;
-        }
-        Ok(Some(reader))
+        }))
+    }
+
+    /// Number of the next record.
+    pub(super) fn position(&self) -> u64 {
+        self.next - (self.batch.len() - self.taken) as u64
     }
 
     /// The next wanted piece; nothing where the reader has caught up. More may come later.

@@ -3,6 +3,7 @@
 //! Reads only. [`finish_lost`] alone writes, for callers whose duty it is to end a job whose
 //! driver died.
 
+mod apart;
 mod facts;
 mod lost;
 mod seen;
@@ -117,6 +118,12 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
     if let Some(attempt) = &latest {
         facts.attempt = attempt.number();
         facts.process = attempt.process()?;
+        // Where tasks are driven apart, nobody drives the job itself.
+        if facts.process.is_none()
+            && let Some(plan) = crate::apart::plan_of(job)?
+        {
+            return apart::status(job, &plan, facts);
+        }
         // Liveness before `end`: a driver that ends between the two has written it by then.
         facts.liveness = facts.process.as_ref().map(DriverInfo::liveness);
         facts.end = attempt.read_end()?;
@@ -151,6 +158,11 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
         warnings: facts.seen.warnings,
         driver: facts.process.filter(|driver| !driver.address.is_empty()),
     })
+}
+
+/// When the first attempt at a job, or at a task with a directory of its own, began.
+pub(crate) fn started_ms(job: &JobDir) -> Result<Option<u64>, JobDirError> {
+    Ok(seen::read_seen(&job.attempt(1))?.started_ms)
 }
 
 /// Tasks of an array by outcome. Without a plan to be read, those that ended are all there are.

@@ -7,11 +7,12 @@ use herd_core::result::{Failure, TaskCounts, TaskResult};
 use herd_core::spec::Array;
 use serde::Serialize;
 
+use crate::apart;
 use crate::error::JobDirError;
 use crate::job::JobDir;
 
 /// The tasks of an array by where they stand, with the indices of those that did not succeed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TaskOverview {
     /// Those that ended, by outcome.
     #[serde(flatten)]
@@ -48,9 +49,13 @@ pub(super) fn overview(
     look: bool,
 ) -> Result<Option<TaskOverview>, JobDirError> {
     let plan = job.attempt(1).read_plan()?;
+    let apart = plan.as_ref().is_some_and(|plan| plan.tasks_apart);
     let Some(array) = plan.and_then(|plan| plan.array) else {
         return Ok(None);
     };
+    if apart && !over {
+        return apart::overview(job, &array).map(Some);
+    }
     // The logs first: what ends meanwhile has a line then.
     let begun = if look { begun(job) } else { BTreeSet::new() };
     Ok(Some(sort(&array, &job.read_tasks()?, &begun, over)))
@@ -126,6 +131,7 @@ mod tests {
             stopped: false,
             again: false,
             out_of_memory: false,
+            failure: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -63,7 +63,8 @@ impl Supervisor {
             "--host".into(),
             std::process::id().to_string().into(),
         ];
-        let cwd = std::env::current_dir()?;
+        // One that was removed is entered all the same.
+        let cwd = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let env: Vec<(OsString, OsString)> = Vec::new();
         let child = spawn(ProcessSpec {
             stdin: Stdin::Inherit,

@@ -309,6 +309,7 @@ impl ArrayQueue {
                 stopped: true,
                 again: false,
                 out_of_memory: false,
+                failure: None,
             }
         };
         ran.into_iter().map(end_of).collect()

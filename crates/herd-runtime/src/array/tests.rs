@@ -26,6 +26,7 @@ fn ended(index: u32, attempt: u32, code: u8) -> TaskResult {
         stopped: false,
         again: false,
         out_of_memory: false,
+        failure: None,
     }
 }
 

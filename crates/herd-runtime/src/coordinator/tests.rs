@@ -384,6 +384,7 @@ fn array_in_a_pause() -> Coordinator {
         stopped: false,
         again: false,
         out_of_memory: false,
+        failure: None,
     };
     coordinator.tasks_ended(0, vec![task(0, 75)], 1000);
     coordinator.tasks_ended(1, vec![task(1, 0)], 1000);

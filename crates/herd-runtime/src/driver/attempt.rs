@@ -98,6 +98,9 @@ pub enum ExecutorStart {
         env: Vec<(OsString, OsString)>,
         /// How it starts MPI's ranks.
         rank_starters: RankStarters,
+        /// Whether it has ended, by what it said last, because those it asks were not there just now: then
+        /// it is started again, as long as nodes may take to register.
+        try_again: fn(&str) -> bool,
     },
 }
 
@@ -125,6 +128,9 @@ pub struct NodePlan {
     pub cpus: Option<Vec<usize>>,
     /// Bytes of memory that all its processes may use together, where that can be enforced.
     pub memory: Option<u64>,
+    /// Whether it shares no directory with the driver: what its logs hold is then written into the driver's
+    /// own as it comes over the link.
+    pub apart: bool,
 }
 
 /// Why an attempt could not be driven to its end.
@@ -222,16 +228,28 @@ pub(super) fn start_executors(
             }
             Executors::start_each(launches)
         }
-        ExecutorStart::All { argv, env, .. } => Executors::start_all(Launch {
-            name: "the executors".to_owned(),
-            argv: std::mem::take(argv).into_iter().chain(own).collect(),
-            env: std::mem::take(env),
-            log: all_executors_log(&attempt.dir),
-            pass_stdin: attempt.pass_stdin,
-            cgroup: None,
-        }),
+        ExecutorStart::All { argv, env, .. } => {
+            argv.extend(own);
+            Executors::start_all(all_executors(argv, env, &attempt.dir))
+        }
     };
     started.map_err(|(what, source)| DriverError::Executor { what, source })
+}
+
+/// How one program starts the executors of all nodes; none of them has a standard input.
+pub(super) fn all_executors(
+    argv: &[OsString],
+    env: &[(OsString, OsString)],
+    dir: &AttemptDir,
+) -> Launch {
+    Launch {
+        name: "the executors".to_owned(),
+        argv: argv.to_vec(),
+        env: env.to_vec(),
+        log: all_executors_log(dir),
+        pass_stdin: false,
+        cgroup: None,
+    }
 }
 
 /// Where the messages of a node's executor go.

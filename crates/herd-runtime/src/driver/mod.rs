@@ -5,6 +5,7 @@ mod attempt;
 mod followers;
 mod messages;
 mod sessions;
+mod starter;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use herd_core::event::{Event, EventKind};
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure};
 use herd_core::spec::JobType;
+use herd_core::text::error_line;
 use herd_jobdir::job::task_log_in;
 use herd_jobdir::{
     AttemptDir, DriverInfo, Durability, EventWriter, JobDir, JobDirError, Reserve, TaskWriter,
@@ -28,6 +30,7 @@ pub use self::attempt::{
 };
 use self::attempt::{all_executors_log, executor_log, start_executors};
 use self::followers::Followers;
+use self::starter::Starter;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 pub use crate::coordinator::Withdrawal;
@@ -88,8 +91,10 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         ExecutorStart::All { rank_starters, .. } => std::mem::take(rank_starters),
     };
     let executors = start_executors(&mut attempt, address)?;
+    let starter = Starter::of(&attempt);
     let names: Vec<String> = attempt.nodes.iter().map(|node| node.name.clone()).collect();
-    let files = LogFiles::new(attempt.dir.clone(), names.clone());
+    let apart = attempt.nodes.iter().map(|node| node.apart).collect();
+    let files = LogFiles::new(attempt.dir.clone(), names.clone(), apart);
     let gang_ms = u64::try_from(attempt.gang_timeout.as_millis()).unwrap_or(u64::MAX);
     let mut coordinator = Coordinator::new(
         attempt.plan.clone(),
@@ -109,6 +114,7 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         coordinator,
         connections,
         executors,
+        starter,
         events,
         peers: BTreeMap::new(),
         clients: BTreeMap::new(),
@@ -143,6 +149,7 @@ struct Driver {
     coordinator: Coordinator,
     connections: Connections,
     executors: Executors,
+    starter: Starter,
     events: EventWriter,
     peers: BTreeMap<ConnectionId, Peer>,
     /// When each client was last heard.
@@ -221,6 +228,7 @@ impl Driver {
                     self.executor_ended(ended, how);
                     self.executors.end_orphans();
                 }
+                () = self.starter.due() => self.start_again(),
                 why = answer(&mut self.asking) => {
                     let (_, code) = asked_by_signal(&self.job, SIGTERM);
                     self.coordinator.decide(why, code, self.clock.now_ms());
@@ -262,10 +270,31 @@ impl Driver {
             }
             Ended::All => {
                 let how = with_last_words(Some(all_executors_log(&self.dir)), how);
-                for node in 0..self.nodes.len() {
-                    self.coordinator.lost(node, &how, now);
+                let early = self.coordinator.hellos().iter().all(Option::is_none);
+                if early && !self.coordinator.is_ending() && self.starter.ended(&how) {
+                    let text = format!("{how}; it is started again");
+                    self.event(EventKind::Warning { text });
+                    return;
                 }
+                self.all_lost(&how);
             }
+        }
+    }
+
+    fn all_lost(&mut self, how: &str) {
+        let now = self.clock.now_ms();
+        for node in 0..self.nodes.len() {
+            self.coordinator.lost(node, how, now);
+        }
+    }
+
+    fn start_again(&mut self) {
+        match self.starter.start(!self.coordinator.is_ending()) {
+            Some(Ok(executors)) => self.executors = executors,
+            Some(Err((what, error))) => {
+                self.all_lost(&format!("could not start {what}: {}", error_line(&error)));
+            }
+            None => {}
         }
     }
 

@@ -50,10 +50,6 @@ const fn option(name: &'static str, letter: char, form: Form, fate: Fate) -> Sba
 pub(super) const TASKS: &str = "write a job file with `nodes`, `procs_per_node` and `type: mpi` or `pytorch`, whose \
                      `run` is the program that the script starts with srun";
 const SHAPE: Fate = Refused("herd starts the tasks itself, one executor a node", TASKS);
-const ARRAY: Fate = Refused(
-    "Slurm gives each task nodes and time of its own, and herd runs all tasks in one job",
-    "write a job file with `array`, whose `resources` and `walltime` are those of all tasks together",
-);
 const GPU_SHAPE: Fate = Refused(
     "GPUs are asked for by node",
     "use `--gres=gpu:N` or `--gpus-per-node`",
@@ -88,7 +84,7 @@ pub(super) const OPTIONS: &[SbatchOption] = &[
         Value,
         Ignored("only changes what accounting samples"),
     ),
-    option("array", 'a', Value, ARRAY),
+    option("array", 'a', Value, Read),
     option(
         "batch",
         ' ',

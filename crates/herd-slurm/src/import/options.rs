@@ -1,5 +1,6 @@
 //! Options become keys of a job.
 
+use herd_core::array::ArrayError;
 use herd_core::diagnostic::{Diagnostic, Position};
 use herd_core::skypilot::Note;
 use herd_core::spec::{JobSpec, SlurmOptions};
@@ -120,6 +121,13 @@ fn read(
             None => {
                 let message = format!("{} is no time limit", quoted(value));
                 found.refuse(name, given, &message, "write `--time=1-12:00:00`");
+            }
+        },
+        "array" => match value.parse() {
+            Ok(array) => spec.array = Some(array),
+            Err(error) => {
+                let error: ArrayError = error;
+                found.refuse(name, given, &error.to_string(), "write `--array=0-9%2`");
             }
         },
         "export" => export(given, spec, found),

@@ -57,7 +57,7 @@ fn a_script_becomes_the_same_job() {
 fn every_fault_comes_at_once_with_its_line() {
     let text = "#!/bin/bash\n#SBATCH --nodes=2 -n 8\n#SBATCH --dependency=afterok:17\n#SBATCH --frobnicate\n\
                 #SBATCH --time=soon\n#SBATCH --mem=lots\n#SBATCH two words\n#SBATCH --comment='open\n\
-                #SBATCH --uid=0\n#SBATCH --array\n#SBATCH --array=0-9\nsrun a\n";
+                #SBATCH --uid=0\n#SBATCH --array\n#SBATCH --array=9-0\nsrun a\n";
     let mut found = faults(text);
     found.sort();
     let expected = [

@@ -70,7 +70,12 @@ pub(super) fn directives(
     }
     if let Some(part) = part {
         say("array", array::render(&part.chunk.array));
+        if part.of > 1 {
+            // Until all parts are there.
+            all.push(("hold", None));
+        }
     }
+    let mut say = |option, value| all.push((option, Some(value)));
     let previous = part.and_then(|part| part.previous);
     if let Some(list) = dependencies(request.after, previous) {
         say("dependency", list);
@@ -79,13 +84,16 @@ pub(super) fn directives(
     }
     say("signal", format!("B:{NOTICE}@{}", notice_seconds(request)));
     all.push(("requeue", None));
-    let (output, chdir) = match request.staged_to {
-        None => (
-            format!("{}/slurm-%A.out", quote::literal_path(request.directory)),
+    let directory = quote::literal_path(request.directory);
+    let (output, chdir) = match (request.staged_to, part) {
+        // The job's own directory is not there yet, and nothing is to be left beside it.
+        (Some(_), _) => ("/dev/null".to_owned(), "/"),
+        // Tasks run on many nodes, which cannot append to one file.
+        (None, Some(_)) => (
+            format!("{directory}/tasks/slurm-%A_%a.out"),
             request.directory,
         ),
-        // The job's own directory is not there yet, and nothing is to be left beside it.
-        Some(_) => ("/dev/null".to_owned(), "/"),
+        (None, None) => (format!("{directory}/slurm-%A.out"), request.directory),
     };
     all.extend([
         ("open-mode", Some("append".to_owned())),

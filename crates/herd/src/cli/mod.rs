@@ -123,6 +123,8 @@ pub(crate) enum Command {
     Why(query::WhyArgs),
     /// Run a command inside a running job
     Exec(query::ExecArgs),
+    /// Copy here what a job has left on a cluster that is reached over ssh
+    Get(query::GetArgs),
     /// Show what would be submitted; nothing is sent
     Render(Box<job::RenderArgs>),
     /// Check this machine, or a backend, and say what to change
@@ -151,6 +153,9 @@ pub(crate) enum Command {
     /// Be the parent of one MPI rank
     #[command(hide = true, disable_help_flag = true)]
     Shim(machine::RawArgs),
+    /// Answer a herd that came over ssh
+    #[command(hide = true)]
+    LoginNode(machine::RawArgs),
     /// Bring a job to nodes that do not see its directory (started by `run` and `submit`)
     #[command(hide = true)]
     Stage(machine::RawArgs),

@@ -92,8 +92,7 @@ pub(crate) struct LogsArgs {
     #[arg(long, value_enum, value_name = "STREAM", help_heading = "Selection")]
     pub(crate) stream: Option<StreamArg>,
     /// The log of one task of an array job, by index
-    #[arg(long, value_name = "INDEX", help_heading = "Selection",
-          conflicts_with_all = ["rank", "node", "since", "stream", "prefix"])]
+    #[arg(long, value_name = "INDEX", help_heading = "Selection")]
     pub(crate) task: Option<u32>,
     /// Show control sequences of the job as they are
     #[arg(long, help_heading = "Output")]
@@ -165,6 +164,16 @@ pub(crate) struct WhyArgs {
     /// The answer's format.
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `herd get`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct GetArgs {
+    #[arg(value_name = "JOB", help = SELECTOR_HELP)]
+    pub(crate) job: String,
+    /// New directory for the files [default: `NAME-ID`]
+    #[arg(value_name = "DIR")]
+    pub(crate) to: Option<std::path::PathBuf>,
 }
 
 /// `herd exec`.

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
 use herd_core::sentence;
+use herd_jobdir::{JobDir, JobDirError};
 use serde::Serialize;
 
 use super::{Outcome, interrupt};
+use crate::backend_login;
 use crate::cli::Format;
 use crate::cli::query::EventsArgs;
 use crate::error::ExpectedError;
@@ -20,10 +22,17 @@ use crate::watch::{BOUND, Watch};
 
 /// An event with its attempt; a line of `-o json`.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct Line {
+    /// The task, where tasks have drivers of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<u32>,
     attempt: u32,
     #[serde(flatten)]
-    event: &'a Event,
+    event: Event,
+    #[serde(skip)]
+    name: &'static str,
+    #[serde(skip)]
+    detail: String,
 }
 
 /// Prints events, and follows where asked. JSON is one object a line, so that it can be followed.
@@ -33,44 +42,103 @@ pub(crate) fn run(args: &EventsArgs, home: Option<&Path>, printer: &mut Printer)
     if args.follow {
         interrupt::tell_that_it_goes_on(&job);
     }
+    if args.follow {
+        backend_login::follow(&[&job], false);
+    }
+    let apart = job.tasks_apart()?.is_some();
     let job = job.dir;
     let failed = |error| ExpectedError::failed("read the events", error);
     let watch = Watch::new();
     watch.add(job.path());
-    let mut attempt = 1;
-    let mut offset = 0;
-    let mut names = Names::default();
+    let mut tails: BTreeMap<Option<u32>, Tail> = BTreeMap::new();
+    if !apart {
+        tails.insert(None, Tail::new(job.clone()));
+    }
     loop {
         jobs::require_present(&job)?;
         // Before reading: what was written before the end is then certainly read.
         let over = herd_jobdir::status::is_over(&job).map_err(failed)?;
-        let latest = job
-            .latest_attempt()
-            .map_err(failed)?
-            .map_or(0, |attempt| attempt.number());
-        while attempt <= latest {
-            let directory = job.attempt(attempt);
-            watch.add(directory.path());
-            let (events, next) = directory.read_events_after(offset).map_err(failed)?;
-            for event in &events {
-                names.learn(&event.kind);
-                print(event, attempt, args.output.output, &names, printer)?;
+        if apart {
+            for index in herd_jobdir::apart::begun(&job) {
+                let tail = || Tail::new(job.task(index));
+                tails.entry(Some(index)).or_insert_with(tail);
             }
-            if next != offset {
-                offset = next;
-            } else if attempt == latest {
-                break;
-            } else {
-                attempt += 1;
-                offset = 0;
-                names = Names::default();
-            }
+        }
+        let mut lines = Vec::new();
+        for (task, tail) in &mut tails {
+            tail.read(*task, &watch, &mut lines).map_err(failed)?;
+        }
+        // Those of several tasks as they happened.
+        lines.sort_by_key(|line| line.event.time_ms);
+        for line in &lines {
+            print(line, args.output.output, printer)?;
         }
         if !args.follow || over || printer.is_closed() {
             return Ok(0);
         }
         printer.flush();
         watch.wait(BOUND);
+    }
+}
+
+/// How far the events of a job, or of a task with a driver of its own, were read.
+struct Tail {
+    dir: JobDir,
+    attempt: u32,
+    offset: u64,
+    names: Names,
+    watched: u32,
+}
+
+impl Tail {
+    fn new(dir: JobDir) -> Self {
+        Self {
+            dir,
+            attempt: 1,
+            offset: 0,
+            names: Names::default(),
+            watched: 0,
+        }
+    }
+
+    /// Adds what is new.
+    fn read(
+        &mut self,
+        task: Option<u32>,
+        watch: &Watch,
+        lines: &mut Vec<Line>,
+    ) -> Result<(), JobDirError> {
+        let latest = self.dir.latest_attempt()?;
+        let latest = latest.map_or(0, |attempt| attempt.number());
+        while self.attempt <= latest {
+            let directory = self.dir.attempt(self.attempt);
+            if self.watched < self.attempt {
+                watch.add(directory.path());
+                self.watched = self.attempt;
+            }
+            let (events, next) = directory.read_events_after(self.offset)?;
+            for event in events {
+                self.names.learn(&event.kind);
+                let (name, detail) = describe(&event.kind, &self.names);
+                lines.push(Line {
+                    task,
+                    attempt: self.attempt,
+                    event,
+                    name,
+                    detail,
+                });
+            }
+            if next != self.offset {
+                self.offset = next;
+            } else if self.attempt == latest {
+                break;
+            } else {
+                self.attempt += 1;
+                self.offset = 0;
+                self.names = Names::default();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -91,14 +159,14 @@ impl Names {
     }
 }
 
-fn print(
-    event: &Event,
-    attempt: u32,
-    format: Format,
-    names: &Names,
-    printer: &mut Printer,
-) -> Result<(), ExpectedError> {
-    let (name, detail) = describe(&event.kind, names);
+fn print(line: &Line, format: Format, printer: &mut Printer) -> Result<(), ExpectedError> {
+    let Line {
+        task,
+        attempt,
+        event,
+        name,
+        detail,
+    } = line;
     match format {
         Format::Table | Format::Wide => {
             let time = if format == Format::Wide {
@@ -106,17 +174,18 @@ fn print(
             } else {
                 text::clock(event.time_ms)
             };
-            let line = format!("{time}  {attempt}  {name:<16} {}", report::clean(&detail));
-            printer.line(line.trim_end());
+            let task = task.map_or_else(String::new, |index| format!("task {index}  "));
+            let detail = report::clean(detail);
+            printer.line(format!("{time}  {task}{attempt}  {name:<16} {detail}").trim_end());
         }
         Format::Id => printer.line(name),
         Format::Json => {
-            let line = serde_json::to_string(&Line { attempt, event })
+            let line = serde_json::to_string(line)
                 .map_err(|error| ExpectedError::failed("write JSON", error))?;
             printer.line(&line);
         }
         Format::Yaml => {
-            let value = serde_json::to_value([Line { attempt, event }])
+            let value = serde_json::to_value([line])
                 .map_err(|error| ExpectedError::failed("write YAML", error))?;
             printer.data(crate::printer::yaml::render(&value).as_bytes());
         }

@@ -2,12 +2,14 @@
 
 mod cancel;
 mod completions;
-mod doctor;
+pub(crate) mod doctor;
 mod events;
 mod exec;
 mod gc;
+mod get;
 mod hidden;
 mod interrupt;
+mod login_node;
 mod logs;
 mod ls;
 mod man;
@@ -33,6 +35,14 @@ pub(crate) type Outcome = Result<u8, ExpectedError>;
 
 /// Runs the command that was asked for.
 pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
+    let done = run(cli, printer);
+    for complaint in crate::backend_login::complaints() {
+        printer.note(&complaint);
+    }
+    done
+}
+
+fn run(cli: Cli, printer: &mut Printer) -> Outcome {
     let home: Option<PathBuf> = cli.global.home;
     let home = home.as_deref();
     match cli.command {
@@ -49,6 +59,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Requeue(args) => queue::requeue(&args, home, printer),
         Command::Why(args) => why::run(&args, home, printer),
         Command::Exec(args) => exec::run(&args, home, printer),
+        Command::Get(args) => get::run(&args, home, printer),
         Command::Render(args) => render::run(&args, home, printer),
         Command::Doctor(args) => doctor::run(&args, home, printer),
         Command::Gc(args) => gc::run(&args, home, printer),
@@ -59,6 +70,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Outcome {
         Command::Driver(args) => hidden::driver(&args),
         Command::Rsh(args) => hidden::rsh(&args),
         Command::Shim(args) => hidden::shim(&args),
+        Command::LoginNode(args) => login_node::run(&args, home),
         Command::Stage(args) => hidden::stage(&args),
         Command::Nvml => Ok(hidden::nvml(printer)),
         Command::Launch(args) => Ok(herd_runtime::launch::run(&args.args)),

@@ -1,6 +1,7 @@
 //! The ranks, nodes and tasks that a job has, against which a person's choice is checked: one that
 //! cannot exist is a fault, not an empty answer.
 
+use herd_core::plan::Plan;
 use herd_core::spec::Array;
 
 use crate::error::ExpectedError;
@@ -31,10 +32,21 @@ impl Places {
         let joined = job.status.nodes.iter();
         Self {
             nodes: plan.as_ref().map_or(summary, |plan| plan.nodes),
-            ranks: plan.as_ref().map(herd_core::plan::Plan::world_size),
+            ranks: plan.as_ref().map(Plan::world_size),
             array: plan.and_then(|plan| plan.array),
             has_tasks: job.status.tasks.is_some(),
             names: joined.map(|node| (node.index, node.name.clone())).collect(),
+        }
+    }
+
+    /// Those of one task that has a driver of its own.
+    pub(super) fn of_task(plan: &Plan) -> Self {
+        Self {
+            nodes: plan.nodes,
+            ranks: Some(plan.world_size()),
+            array: None,
+            has_tasks: false,
+            names: Vec::new(),
         }
     }
 

@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
+use herd_backends::slurm::array;
+use herd_backends::slurm::record::Record;
+use herd_slurm::job::Id;
 use herd_slurm::outcome::Condition;
 
 use super::Outcome;
+use crate::backend_login;
 use crate::backend_slurm::{self, Control};
 use crate::cli::query::{QueueArgs, RequeueArgs};
 use crate::error::ExpectedError;
@@ -72,12 +76,25 @@ fn one(job: &Job, control: Control) -> Result<&'static str, ExpectedError> {
             "submit it again; its job file is `job.yaml` in its directory".to_owned(),
         ));
     }
+    if let Some(record) = &job.login {
+        let (words, what): (&[&str], _) = match control {
+            Control::Hold => (&["hold"], "hold the job"),
+            Control::Release => (&["release"], "release the job"),
+            Control::Requeue => (&["requeue"], "requeue the job"),
+            Control::RequeueHold => (&["requeue", "--hold"], "requeue the job"),
+        };
+        backend_login::control(&job.dir, record, words, what)?;
+        return Ok(done(control));
+    }
     let Some(record) = &job.slurm else {
         return Err(wrong(
             "runs on this machine, which holds and requeues no jobs: only a cluster does",
             format!("`herd cancel {}` ends it", job.short()),
         ));
     };
+    if !record.parts.is_empty() {
+        return tasks(job, record, control, &wrong);
+    }
     let condition = job.observed.as_ref().map(|view| view.condition);
     let waits = matches!(condition, Some(Condition::Pending { .. }));
     let has_nodes = matches!(
@@ -101,13 +118,47 @@ fn one(job: &Job, control: Control) -> Result<&'static str, ExpectedError> {
             format!("`herd why {}` tells what for", job.short()),
         )),
         control => {
-            backend_slurm::control(record, control)?;
-            Ok(match control {
-                Control::Hold => "is held; `herd release` lets it go",
-                Control::Release => "may start when its turn comes",
-                Control::Requeue => "stops and is queued again",
-                Control::RequeueHold => "stops, is queued again and held",
-            })
+            backend_slurm::control(record, &[Id::job(record.job)], control)?;
+            Ok(done(control))
         }
+    }
+}
+
+/// Does it to the tasks of a job that are Slurm's: what waits is held or let go, what runs is requeued.
+fn tasks(
+    job: &Job,
+    record: &Record,
+    control: Control,
+    wrong: &dyn Fn(&str, String) -> ExpectedError,
+) -> Result<&'static str, ExpectedError> {
+    let of_those_that_wait = matches!(control, Control::Hold | Control::Release);
+    let wanted = |condition| match condition {
+        Condition::Pending { .. } => of_those_that_wait,
+        Condition::Running | Condition::Suspended => !of_those_that_wait,
+        _ => false,
+    };
+    let chosen = array::select(&job.tasks_observed, wanted);
+    if chosen.is_empty() {
+        let what = if of_those_that_wait { "waits" } else { "runs" };
+        return Err(wrong(
+            &format!("has no task that {what}"),
+            format!("`herd status {}` counts its tasks", job.short()),
+        ));
+    }
+    backend_slurm::control(record, &chosen, control)?;
+    Ok(match control {
+        Control::Hold => "starts no more tasks; `herd release` lets them go",
+        Control::Release => "may start its tasks when their turn comes",
+        Control::Requeue => "stops the tasks that run, and they are queued again",
+        Control::RequeueHold => "stops the tasks that run, and they are queued again and held",
+    })
+}
+
+fn done(control: Control) -> &'static str {
+    match control {
+        Control::Hold => "is held; `herd release` lets it go",
+        Control::Release => "may start when its turn comes",
+        Control::Requeue => "stops and is queued again",
+        Control::RequeueHold => "stops, is queued again and held",
     }
 }

@@ -9,6 +9,7 @@ use nix::sys::signal::{SigSet, Signal};
 
 use super::logs::shape::Shaper;
 use super::{Outcome, logs, submit};
+use crate::backend_login;
 use crate::error::ExpectedError;
 use crate::job_input::JobInput;
 use crate::jobs::{self, Job};
@@ -30,6 +31,7 @@ pub(super) fn run(
     if blocked.is_ok() {
         cancel_when_asked(home, &job, signals);
     }
+    backend_login::follow(&[&job], true);
     logs::follow_to_end(&job, &mut shaper, printer)?;
     let ended = jobs::open(home, &id.to_string())?;
     let result = ended.dir.read_result();

@@ -32,12 +32,17 @@ pub(crate) fn run(args: &RenderArgs, home: Option<&Path>, printer: &mut Printer)
     let plan = input.plan(JobId::generate())?;
     let notes = input.plan_notes();
     match args.output.output {
-        Format::Table | Format::Wide if matches!(input.place, Place::Slurm(_)) => {
+        Format::Table | Format::Wide if !matches!(input.place, Place::Local) => {
             for note in &notes {
                 printer.note(note);
             }
-            let home = jobs::open_home(home)?;
-            printer.data(backend_slurm::script(&home, &input, &plan)?.as_bytes());
+            let script = match &input.place {
+                Place::Login(login) => login.render(&input)?,
+                Place::Slurm(_) | Place::Local => {
+                    backend_slurm::script(&jobs::open_home(home)?, &input, &plan)?
+                }
+            };
+            printer.data(script.as_bytes());
         }
         Format::Table | Format::Wide => {
             let text = people(&plan, &input, &notes);

@@ -35,6 +35,9 @@ struct Detail<'a> {
     warnings: &'a [String],
     note: Option<&'a str>,
     directory: String,
+    /// The same where the job runs, for one behind a login node: host and path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login_directory: Option<String>,
     log: String,
 }
 
@@ -68,6 +71,10 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
         warnings: &job.status.warnings,
         note: context.note.as_deref(),
         directory: job.dir.path().display().to_string(),
+        login_directory: job.login.as_ref().map(|login| {
+            let home = login.target.home.as_deref().unwrap_or("~");
+            format!("{}:{home}/jobs/{}", login.target.host, job.dir.id())
+        }),
         log: job.log_path(),
     };
     printer.one(&detail, &detail.job.id, args.output.output, |look| {
@@ -110,6 +117,9 @@ fn command_lines(command: &str, look: Look) -> String {
 
 fn attempts(job: &Job, context: &Context) -> Result<Vec<Attempt>, ExpectedError> {
     let mut attempts = Vec::new();
+    if job.tasks_apart()?.is_some() {
+        return Ok(attempts);
+    }
     for number in 1..=job.status.brief.attempt {
         let end = job
             .dir
@@ -195,6 +205,9 @@ fn people(detail: &Detail<'_>, context: &Context, look: Look) -> String {
         }
     }
     field(&mut out, "Log", &detail.log);
+    if let Some(place) = &detail.login_directory {
+        field(&mut out, "There", place);
+    }
     for warning in detail.warnings {
         field(&mut out, "Warning", warning);
     }

@@ -15,7 +15,7 @@ use crate::error::ExpectedError;
 use crate::job_input::JobInput;
 use crate::jobs;
 use crate::printer::Printer;
-use crate::{backend_local, backend_slurm};
+use crate::{backend_local, backend_login, backend_slurm};
 
 /// The answer.
 #[derive(Debug, Serialize)]
@@ -33,13 +33,21 @@ pub(super) fn hand_over(
 ) -> Result<JobId, ExpectedError> {
     match &input.place {
         Place::Local => backend_local::submit(home, input),
+        Place::Login(login) => backend_login::submit(home, login, &input, printer),
         Place::Slurm(place) => {
             let shared = place.node_dir.is_none();
             if let Some(warning) = backend_slurm::home_warning(home).filter(|_| shared) {
                 printer.warn(&warning);
             }
             let (id, record) = backend_slurm::submit(home, &input)?;
-            printer.note(&format!("{} is job {} of Slurm", id.short(), record.job));
+            let numbers: Vec<String> = record.numbers().iter().map(u32::to_string).collect();
+            let what = match record.parts.len() {
+                0 => "job",
+                1 => "array",
+                _ => "arrays",
+            };
+            let numbers = numbers.join(", ");
+            printer.note(&format!("{} is {what} {numbers} of Slurm", id.short()));
             Ok(id)
         }
     }

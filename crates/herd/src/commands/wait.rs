@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Outcome, interrupt};
+use crate::backend_login;
 use crate::cli::query::WaitArgs;
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &WaitArgs, home: Option<&Path>, printer: &mut Printer) -
     if waiting.iter().any(|job| !job.is_ended()) {
         interrupt::tell("herd: the jobs go on; `herd cancel JOB` ends one".to_owned());
     }
+    backend_login::follow(&waiting.iter().collect::<Vec<_>>(), false);
     let mut looked = Instant::now();
     loop {
         let look = looked.elapsed() >= LOOK;

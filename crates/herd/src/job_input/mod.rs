@@ -8,6 +8,7 @@ pub(crate) mod flags;
 pub(crate) mod mounts;
 mod origin;
 pub(crate) mod program;
+mod received;
 pub(crate) mod secrets;
 pub(crate) mod size;
 pub(crate) mod source;
@@ -128,7 +129,10 @@ pub(crate) fn read_in(
             notes.extend(choice.note);
             flags::refuse_unsupported(args, &choice.backend, &mut faults);
             match Place::open(&choice.backend, &around.config, spec) {
-                Ok(opened) => {
+                Ok(mut opened) => {
+                    if let Place::Login(login) = &mut opened {
+                        faults.extend(login.look_at_workdir(spec, workdir_given));
+                    }
                     place = opened;
                     choice.backend
                 }
@@ -210,15 +214,24 @@ fn job_file(
 impl JobInput {
     /// The plan of the first attempt.
     pub(crate) fn plan(&self, job: JobId) -> Result<Plan, ExpectedError> {
-        self.planned(job)
-            .map_err(|faults| ExpectedError::Faults { file: None, faults })
+        let planned = match &self.place {
+            Place::Login(login) => login.check(self).map(|checked| Plan {
+                job,
+                ..checked.plan
+            }),
+            Place::Local | Place::Slurm(_) => self.planned(job),
+        };
+        planned.map_err(|faults| ExpectedError::Faults { file: None, faults })
     }
 
     /// Everything that stands against the job: what the backend cannot honour (I13), or, where that
     /// is not known, what no backend can.
-    fn refusals(&self) -> Vec<Fault> {
+    pub(crate) fn refusals(&self) -> Vec<Fault> {
         if self.backend.is_empty() {
             return plan::faults(&self.spec).iter().map(refusal).collect();
+        }
+        if let Place::Login(login) = &self.place {
+            return login.check(self).err().unwrap_or_default();
         }
         self.planned(JobId::generate()).err().unwrap_or_default()
     }
@@ -248,6 +261,9 @@ impl JobInput {
 
     /// What to know about a job that is accepted.
     pub(crate) fn plan_notes(&self) -> Vec<String> {
+        if let Place::Login(login) = &self.place {
+            return login.notes(self);
+        }
         let submission = self.submission(JobId::generate());
         let facts = self.place.facts(&self.spec);
         let mut notes = plan::notes(&self.spec, &facts, &submission);

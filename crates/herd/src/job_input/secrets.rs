@@ -34,6 +34,11 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
+    /// Values that were read elsewhere.
+    pub(crate) fn of(values: BTreeMap<String, String>) -> Self {
+        Self(values)
+    }
+
     /// The values, to be measured.
     pub(crate) fn values(&self) -> &BTreeMap<String, String> {
         &self.0

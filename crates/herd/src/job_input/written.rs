@@ -1,6 +1,6 @@
 //! A job that came as a command and flags, or as a batch script, written as the job file that says the same.
 
-use herd_core::spec::{Command, JobSpec, ProcsPerNode, SlurmOptions};
+use herd_core::spec::{Allocation, Command, JobSpec, ProcsPerNode, SlurmOptions};
 use serde_json::{Map, Value, json};
 
 use crate::jobs;
@@ -60,6 +60,10 @@ pub(crate) fn job_file(spec: &JobSpec) -> Vec<u8> {
         "env_from",
         (!spec.env_from.is_empty()).then(|| json!(spec.env_from)),
     );
+    put(
+        "array",
+        spec.array.as_ref().map(|array| json!(array.to_string())),
+    );
     put("slurm", spec.slurm.as_ref().and_then(slurm));
     put("backend", spec.backend.as_ref().map(|name| json!(name)));
     let run = spec.run.as_ref().map(|command| match command {
@@ -83,6 +87,9 @@ fn slurm(options: &SlurmOptions) -> Option<Value> {
         .collect();
     if !options.extra.is_empty() {
         map.insert("extra".to_owned(), json!(options.extra));
+    }
+    if options.allocation == Allocation::Job {
+        map.insert("allocation".to_owned(), json!(options.allocation));
     }
     (!map.is_empty()).then_some(Value::Object(map))
 }

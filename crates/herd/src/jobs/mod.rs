@@ -4,26 +4,30 @@ mod choose;
 mod observed;
 mod row;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use herd_core::JobId;
+use herd_core::plan::Plan;
 use herd_core::result::AttemptEnd;
 use herd_core::retry;
 use herd_core::spec::JobType;
 use herd_core::state::JobState;
 use herd_core::units::Span;
 use herd_jobdir::status::{DRIVER_LOST, TaskOverview};
-use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary};
+use herd_jobdir::{Home, JobDir, JobStatus, SelectError, Summary, apart};
 
 use crate::error::ExpectedError;
 use crate::report::Context;
 use crate::text;
-use crate::{backend_local, backend_slurm};
+use crate::{backend_local, backend_login, backend_slurm};
 pub(crate) use choose::open_active;
 use herd_backends::slurm::observe::View;
 use herd_backends::slurm::record::Record;
+use herd_login::mirror::Record as LoginRecord;
 use herd_slurm::outcome::Condition;
+use observed::Seen;
 pub(crate) use row::{JobRow, list, type_name};
 
 /// Columns assumed where no terminal says how many it has.
@@ -71,6 +75,13 @@ pub(crate) struct Job {
     pub(crate) slurm: Option<Record>,
     /// What Slurm says of it, or said not long ago.
     pub(crate) observed: Option<View>,
+    /// The same of its tasks that have not ended, where they are Slurm's.
+    pub(crate) tasks_observed: BTreeMap<u32, View>,
+    /// The login node that has it, for a job behind one.
+    pub(crate) login: Option<LoginRecord>,
+    /// When this was last heard of it, where that cannot be asked for just now; milliseconds since the
+    /// Unix epoch.
+    pub(crate) as_of_ms: Option<u64>,
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
@@ -132,31 +143,62 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
             status.failure = result.failure;
         }
     }
-    let slurm = Record::read(&dir).map_err(failed)?;
-    let mut observed = None;
-    if let Some(record) = slurm.as_ref().filter(|_| !status.brief.settled) {
-        backend_slurm::look_after(&dir, record)?;
-        observed = observed::look(record);
-        match &observed {
-            // What the job left on its nodes comes first; who brings it ends the job.
-            Some(view)
-                if matches!(view.condition, Condition::Ended(_)) && record.staged_to.is_none() =>
-            {
-                backend_slurm::settle(&dir, view)?;
-                status = herd_jobdir::status(&dir).map_err(failed)?;
-            }
-            Some(view) => observed::tell(&mut status.brief, record, view),
-            None => {}
+    let login = LoginRecord::read(&dir).map_err(failed)?;
+    let mut as_of_ms = None;
+    if let Some(record) = login.as_ref().filter(|_| !status.brief.settled) {
+        as_of_ms = backend_login::look(&dir, record);
+        status = herd_jobdir::status(&dir).map_err(failed)?;
+        backend_login::tell(&mut status.brief, &dir, record);
+    }
+    let asked = observed::ask_about(&dir).map_err(failed)?;
+    let mut seen = Seen::default();
+    if let Some(asked) = asked.as_ref().filter(|_| !status.brief.settled) {
+        backend_slurm::look_after(&dir, &asked.record)?;
+        seen = observed::look(asked);
+        let ended = if asked.record.parts.is_empty() {
+            settle(&dir, &asked.record, seen.whole.as_ref())?
+        } else {
+            settle_tasks(&dir, &seen)?
+        };
+        if ended {
+            status = herd_jobdir::status(&dir).map_err(failed)?;
+        } else if let Some(view) = &seen.whole {
+            observed::tell(&mut status.brief, &asked.record, view);
         }
     }
     let summary = dir.read_summary().map_err(failed)?;
+    let settled = status.brief.settled;
     Ok(Job {
         dir,
         summary,
         status,
-        slurm,
-        observed,
+        slurm: asked.map(|asked| asked.record),
+        observed: seen.whole,
+        tasks_observed: seen.tasks,
+        login,
+        as_of_ms: as_of_ms.filter(|_| !settled),
     })
+}
+
+/// Ends a job that has ended in Slurm alone; whether it was looked at.
+fn settle(dir: &JobDir, record: &Record, view: Option<&View>) -> Result<bool, ExpectedError> {
+    // What the job left on its nodes comes first; who brings it ends the job.
+    let ended =
+        |view: &&View| matches!(view.condition, Condition::Ended(_)) && record.staged_to.is_none();
+    let Some(view) = view.filter(ended) else {
+        return Ok(false);
+    };
+    backend_slurm::settle(dir, view)?;
+    Ok(true)
+}
+
+/// The same for tasks that are Slurm's; whether the job has ended with them.
+fn settle_tasks(dir: &JobDir, seen: &Seen) -> Result<bool, ExpectedError> {
+    let plan = apart::plan_of(dir);
+    match plan.map_err(|error| ExpectedError::failed("read the job's plan", error))? {
+        Some(plan) => backend_slurm::settle_tasks(dir, &plan, &seen.tasks),
+        None => Ok(false),
+    }
 }
 
 impl Job {
@@ -167,6 +209,9 @@ impl Job {
 
     /// Asks for its end.
     pub(crate) fn cancel(&self, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
+        if let Some(record) = &self.login {
+            return backend_login::cancel(&self.dir, record, signal, grace);
+        }
         match &self.slurm {
             Some(record) => backend_slurm::cancel(&self.dir, record, signal, grace),
             None => backend_local::cancel(&self.dir, signal, grace),
@@ -180,9 +225,11 @@ impl Job {
 
     /// State and reason in a few words.
     pub(crate) fn state_text(&self) -> String {
+        let age = self.as_of_ms.map(|at| format!(" ({})", text::as_of(at)));
+        let state = format!("{}{}", self.status.brief.state, age.unwrap_or_default());
         match &self.status.brief.why {
-            Some(why) => format!("{}, {why}", self.status.brief.state),
-            None => self.status.brief.state.clone(),
+            Some(why) => format!("{state}, {why}"),
+            None => state,
         }
     }
 
@@ -211,6 +258,16 @@ impl Job {
 
     /// Refuses a job that does not run.
     pub(crate) fn require_active(&self, what: &str) -> Result<(), ExpectedError> {
+        if !self.is_ended() && self.tasks_apart()?.is_some() {
+            return Err(ExpectedError::WrongState {
+                job: self.short(),
+                problem: "has a driver for each of its tasks, and this reaches none of them"
+                    .to_owned(),
+                hint: Some(
+                    "`srun --overlap --jobid=N` runs a command beside a task of Slurm".to_owned(),
+                ),
+            });
+        }
         if !self.is_ended() && self.status.driver.is_some() {
             return Ok(());
         }
@@ -264,6 +321,12 @@ impl Job {
         }
     }
 
+    /// The plan of a job whose tasks have drivers of their own.
+    pub(crate) fn tasks_apart(&self) -> Result<Option<Plan>, ExpectedError> {
+        apart::plan_of(&self.dir)
+            .map_err(|error| ExpectedError::failed("read the job's plan", error))
+    }
+
     /// Where the tasks of an array stand, and which did not succeed.
     pub(crate) fn tasks(&self) -> Result<Option<TaskOverview>, ExpectedError> {
         if self.status.tasks.is_none() {
@@ -281,13 +344,13 @@ impl Job {
         retry::not_listed(plan.retry.as_ref(), failure)
     }
 
-    /// Path of the merged log.
+    /// Path of the merged log; where tasks have drivers of their own, of the directory with theirs.
     pub(crate) fn log_path(&self) -> String {
-        self.dir
-            .path()
-            .join(herd_jobdir::runlog::DATA_NAME)
-            .display()
-            .to_string()
+        let path = match self.tasks_apart() {
+            Ok(Some(_)) => self.dir.tasks_dir(),
+            Ok(None) | Err(_) => self.dir.path().join(herd_jobdir::runlog::DATA_NAME),
+        };
+        path.display().to_string()
     }
 
     /// The job as a row.
@@ -301,7 +364,10 @@ impl Job {
             backend: String::new(),
             command: String::new(),
         });
-        JobRow::new(id, summary, self.status.brief.clone())
+        JobRow {
+            as_of_ms: self.as_of_ms,
+            ..JobRow::new(id, summary, self.status.brief.clone())
+        }
     }
 }
 

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use herd_backends::slurm::observe::View;
+use herd_backends::slurm::array;
+use herd_backends::slurm::observe::{Asked, View, Views};
 use herd_backends::slurm::record::Record;
 use herd_core::state::{AttemptState, JobState};
-use herd_jobdir::Home;
 use herd_jobdir::index::Listed;
 use herd_jobdir::status::Brief;
+use herd_jobdir::{Home, JobDir, JobDirError, apart};
+use herd_slurm::job::Id;
 use herd_slurm::outcome::Condition;
 use herd_slurm::reason::Reason;
 
@@ -20,11 +22,58 @@ use crate::backends::LOCAL;
 /// How long an answer stands: the first one, and the longest.
 const STANDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 
-/// An answer and how long it stands. Nothing where Slurm does not know the job, or has not answered.
+/// What Slurm says of a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Of the job; of an array of Slurm, of the task that says most: one that waits.
+    pub(super) whole: Option<View>,
+    /// Of tasks that are Slurm's, by their indices.
+    pub(super) tasks: BTreeMap<u32, View>,
+}
+
+impl Seen {
+    fn of(asked: &Asked, views: &Views) -> Self {
+        if asked.record.parts.is_empty() {
+            return Self {
+                whole: views.get(&Id::job(asked.record.job)).cloned(),
+                tasks: BTreeMap::new(),
+            };
+        }
+        let tasks = array::tell(asked, views);
+        let living = || {
+            let ended = |view: &&View| matches!(view.condition, Condition::Ended(_));
+            tasks.values().filter(move |view| !ended(view))
+        };
+        let waits = |view: &&View| matches!(view.condition, Condition::Pending { .. });
+        let whole = living().find(waits).or_else(|| living().next()).cloned();
+        Self { whole, tasks }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.whole.is_none() && self.tasks.is_empty()
+    }
+}
+
+/// An answer and how long it stands. Empty where Slurm does not know the job, or has not answered.
 struct Answer {
     at: Instant,
     stands: Duration,
-    view: Option<View>,
+    seen: Seen,
+    /// What is asked about it when another job is asked about; nothing of one that has ended.
+    again: Option<Asked>,
+}
+
+impl Answer {
+    fn now(asked: Asked, stands: Duration, seen: Seen) -> Self {
+        let ended = |view: &View| matches!(view.condition, Condition::Ended(_));
+        let over = seen.whole.as_ref().is_some_and(ended);
+        Self {
+            at: Instant::now(),
+            stands,
+            seen,
+            again: (!over).then_some(asked),
+        }
+    }
 }
 
 /// Answers of this process, by Slurm's numbers.
@@ -34,53 +83,73 @@ fn key(record: &Record) -> (Option<String>, u32) {
     (record.cluster.clone(), record.job)
 }
 
-/// What Slurm says of a job, or said not long ago.
-pub(super) fn look(record: &Record) -> Option<View> {
-    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = answers.get(&key(record));
-    if let Some(answer) = before.filter(|answer| answer.at.elapsed() < answer.stands) {
-        return answer.view.clone();
-    }
-    let stands = before.map_or(STANDS.0, |answer| (answer.stands * 2).min(STANDS.1));
-    let before = before.and_then(|answer| answer.view.clone());
-    // Where Slurm does not answer, what it said before stands (I3).
-    let view = match backend_slurm::observe(std::slice::from_ref(record)) {
-        Ok(mut views) => views.remove(&record.job).or(before),
-        Err(_) => before,
+/// What to ask of a job that has not ended; nothing of one that Slurm has not got.
+pub(super) fn ask_about(dir: &JobDir) -> Result<Option<Asked>, JobDirError> {
+    let Some(record) = Record::read(dir)? else {
+        return Ok(None);
     };
-    answers.insert(
-        key(record),
-        Answer {
-            at: Instant::now(),
-            stands,
-            view: view.clone(),
-        },
-    );
-    view
+    let plan = match record.parts.as_slice() {
+        [] => None,
+        _ => apart::plan_of(dir)?,
+    };
+    let open = match plan.and_then(|plan| plan.array) {
+        Some(array) => apart::open(dir, &array)?,
+        None => Vec::new(),
+    };
+    Ok(Some(Asked { record, open }))
+}
+
+/// What Slurm says of a job, or said not long ago. It is asked about all that this process looks at, in one
+/// question.
+pub(super) fn look(asked: &Asked) -> Seen {
+    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = key(&asked.record);
+    let before = answers.get(&key);
+    if let Some(answer) = before.filter(|answer| answer.at.elapsed() < answer.stands) {
+        return answer.seen.clone();
+    }
+    let mut all = vec![asked.clone()];
+    let others = answers.iter().filter(|(other, _)| **other != key);
+    all.extend(others.filter_map(|(_, answer)| answer.again.clone()));
+    let views = backend_slurm::observe(all.clone());
+    for job in all {
+        let before = answers.get(&self::key(&job.record));
+        let stands = before.map_or(STANDS.0, |answer| (answer.stands * 2).min(STANDS.1));
+        let before = before.map(|answer| answer.seen.clone()).unwrap_or_default();
+        // Where Slurm does not answer, what it said before stands (I3).
+        let seen = views.as_ref().ok().and_then(|views| {
+            let none = Views::new();
+            let views = views.get(&job.record.cluster).unwrap_or(&none);
+            Some(Seen::of(&job, views)).filter(|seen| !seen.is_empty())
+        });
+        answers.insert(
+            self::key(&job.record),
+            Answer::now(job, stands, seen.unwrap_or(before)),
+        );
+    }
+    answers
+        .get(&key)
+        .map(|answer| answer.seen.clone())
+        .unwrap_or_default()
 }
 
 /// Asks once for all of a list that have not ended.
 pub(super) fn look_at_all(home: &Home, listed: &[Listed]) {
-    let records: Vec<Record> = listed
+    let asked: Vec<Asked> = listed
         .iter()
         .filter(|job| !job.brief.settled && job.summary.backend != LOCAL)
-        .filter_map(|job| Record::read(&home.open(job.id).ok()?).ok()?)
+        .filter_map(|job| ask_about(&home.open(job.id).ok()?).ok()?)
         .collect();
-    if records.is_empty() {
+    if asked.is_empty() {
         return;
     }
-    let mut views = backend_slurm::observe(&records).unwrap_or_default();
+    let views = backend_slurm::observe(asked.clone()).unwrap_or_default();
     let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
-    for record in records {
-        let view = views.remove(&record.job);
-        answers.insert(
-            key(&record),
-            Answer {
-                at: Instant::now(),
-                stands: STANDS.1,
-                view,
-            },
-        );
+    for job in asked {
+        let none = Views::new();
+        let views = views.get(&job.record.cluster).unwrap_or(&none);
+        let seen = Seen::of(&job, views);
+        answers.insert(key(&job.record), Answer::now(job, STANDS.1, seen));
     }
 }
 
@@ -94,18 +163,21 @@ pub(super) fn tell(brief: &mut Brief, record: &Record, view: &View) {
     if !unstarted {
         return;
     }
-    let job = record.job;
+    let job = match record.parts.as_slice() {
+        [] => format!("job {}", record.job),
+        _ => format!("array {}", view.id.job),
+    };
     match view.condition {
         Condition::Pending { held, .. } => {
             brief.state = JobState::Queued.to_string();
             let held = if held { ", held" } else { "" };
-            brief.why = Some(format!("Slurm job {job}{held}: {}", sentence(&view.reason)));
+            brief.why = Some(format!("Slurm {job}{held}: {}", sentence(&view.reason)));
         }
         Condition::Starting | Condition::Running => {
             brief.state = AttemptState::Starting.to_string();
-            brief.why = Some(format!("Slurm job {job} has its nodes"));
+            brief.why = Some(format!("Slurm {job} has its nodes"));
         }
-        Condition::Suspended => brief.why = Some(format!("Slurm job {job} is suspended")),
+        Condition::Suspended => brief.why = Some(format!("Slurm {job} is suspended")),
         Condition::Unchanged | Condition::Ended(_) => {}
     }
 }

@@ -5,6 +5,7 @@ use herd_jobdir::{Home, Summary};
 use serde::Serialize;
 
 use super::{observed, read};
+use crate::backend_login;
 use crate::backends::LOCAL;
 use crate::error::ExpectedError;
 use crate::printer::Row;
@@ -43,6 +44,10 @@ pub(crate) struct JobRow {
     pub(crate) ended_ms: Option<u64>,
     /// The code herd ends with.
     pub(crate) exit_code: Option<u8>,
+    /// When this was last heard, where the login node that has the job cannot be asked just now.
+    /// Milliseconds since the Unix epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) as_of_ms: Option<u64>,
 }
 
 impl JobRow {
@@ -66,6 +71,7 @@ impl JobRow {
             started_ms: brief.started_ms,
             ended_ms: brief.ended_ms,
             exit_code: brief.exit_code,
+            as_of_ms: None,
         }
     }
 
@@ -111,7 +117,10 @@ impl Row for JobRow {
             self.short.clone(),
             self.name.clone(),
             type_name(self.job_type).to_owned(),
-            self.state.clone(),
+            match self.as_of_ms {
+                Some(at) => format!("{} ({})", self.state, text::as_of(at)),
+                None => self.state.clone(),
+            },
             self.nodes.to_string(),
             text::span(now.saturating_sub(self.created_ms)),
             self.time(now).unwrap_or_else(dash),
@@ -158,6 +167,7 @@ pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
     };
     let more = total.saturating_sub(listed.len());
     observed::look_at_all(home, &listed);
+    backend_login::look_at_all(home, &listed);
     let rows = listed.into_iter().map(|job| {
         // What has a backend of its own is read as one by one, of which all was just asked.
         if job.brief.settled || job.summary.backend == LOCAL {

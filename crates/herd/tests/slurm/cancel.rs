@@ -16,7 +16,10 @@ pub(crate) fn cases() -> Vec<crate::Case> {
         case!(cancel::r19_cancelled_in_the_queue),
         case!(cancel::r19_cancelled_in_setup_and_in_run_with_grace),
         case!(cancel::r19_scancel_from_outside_cancels_with_grace),
+        case!(cancel::r19_scancel_in_the_queue_and_in_setup_cancels),
         case!(cancel::i2_requeued_from_outside_is_the_next_attempt),
+        case!(cancel::i2_requeued_in_setup_begins_with_setup),
+        case!(cancel::i1_a_requeue_at_the_end_changes_no_result),
         case!(cancel::r22_i5_a_driver_that_is_killed_is_the_end),
         case!(cancel::the_jobs_own_time_limit_ends_it),
         case!(cancel::slurms_time_limit_ends_it),
@@ -28,7 +31,7 @@ fn trapping(user: &User<'_>) -> String {
     let dir = user.path("").display().to_string();
     format!(
         "trap 'touch {dir}/asked-$HERD_RANK; exit 0' TERM\ntouch {dir}/up-$HERD_RANK\n\
-         while :; do sleep 0.1; done"
+         while :; do sleep 0.1 || :; done"
     )
 }
 
@@ -86,6 +89,100 @@ pub(crate) fn r19_scancel_from_outside_cancels_with_grace(lab: &Lab) {
     );
     assert!(user.has("asked-0") && user.has("asked-1"));
     job.gone();
+}
+
+pub(crate) fn r19_scancel_in_the_queue_and_in_setup_cancels(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let setup = json!({"on": "each", "run": trapping(&user)});
+    let first = user.submit(json!({"nodes": 2, "setup": setup, "run": "echo never"}));
+    let queued = user.submit(json!({"run": "echo never", "after": [first.id]}));
+    await_ranks(&user, 2);
+    queued.await_state("QUEUED");
+    lab.ask(&["scancel", &queued.number()]);
+    queued.ends("CANCELLED", 130);
+    lab.ask(&["scancel", &first.number()]);
+    first.wait();
+    let result = first.record("result.json");
+    assert_eq!(result["state"], "CANCELLED", "{}", first.story());
+    assert!(user.has("asked-0") && user.has("asked-1"));
+    for job in [first, queued] {
+        assert!(!job.log().contains("never"));
+        job.gone();
+    }
+}
+
+pub(crate) fn i2_requeued_in_setup_begins_with_setup(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let dir = user.path("").display().to_string();
+    let setup =
+        format!("[ $HERD_ATTEMPT = 1 ] || exit 0; touch {dir}/up-$HERD_NODE_RANK; sleep 600");
+    let job =
+        user.submit(json!({"nodes": 2, "setup": {"on": "each", "run": setup}, "run": "echo ran"}));
+    await_ranks(&user, 2);
+    lab.ask(&["scontrol", "requeue", &job.number()]);
+    let result = job.ends("SUCCEEDED", 0);
+    assert_eq!(result["attempts"], 2, "{result}");
+    let first = job.record("attempts/1/end");
+    assert_eq!(first["state"], "PREEMPTED", "{}", job.story());
+    assert_eq!(job.log().matches(") ran\n").count(), 2);
+    job.gone();
+}
+
+/// Waits until Slurm has run the job for the last time, and well.
+fn completed(job: &Job<'_>, restarts: &str) {
+    within(DEADLINE, "the end of the last run", || {
+        let said = job.in_slurm();
+        said.contains("JobState=COMPLETED") && said.contains(&format!("Restarts={restarts}"))
+    });
+}
+
+pub(crate) fn i1_a_requeue_at_the_end_changes_no_result(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let say = "echo attempt $HERD_ATTEMPT";
+    // One that has ended; one whose rank asks for it as the last thing it does; one just before.
+    let ended = user.submit(json!({"run": say}));
+    let asks = [
+        format!("{say}; exec scontrol requeue $SLURM_JOB_ID"),
+        format!("{say}; setsid --fork scontrol requeue $SLURM_JOB_ID >/dev/null 2>&1; exit 0"),
+    ];
+    let once = |ask: &String| format!("[ $HERD_ATTEMPT = 1 ] || {{ {say}; exit 0; }}; {ask}");
+    let racing = asks
+        .each_ref()
+        .map(|ask| user.submit(json!({"run": once(ask)})));
+    let result = ended.ends("SUCCEEDED", 0);
+    within(DEADLINE, "the end in Slurm", || {
+        ended.in_slurm().contains("JobState=COMPLETED")
+    });
+    lab.ask(&["scontrol", "requeue", &ended.number()]);
+    assert_eq!(ended.state(), "SUCCEEDED");
+    completed(&ended, "1");
+    assert_eq!(ended.record("result.json"), result);
+    assert_eq!(ended.log(), "attempt 1\n");
+    assert!(!ended.dir.join("attempts/2").exists());
+    ended.gone();
+    for job in racing {
+        let result = job.ends("SUCCEEDED", 0);
+        // One that had ended was not requeued, or did nothing when it ran again.
+        completed(&job, "");
+        assert_eq!(job.record("result.json"), result);
+        // Either it had ended, or it was preempted and ran again: never both.
+        let attempts = result["attempts"].as_u64().unwrap();
+        let first = job.record("attempts/1/end")["state"].clone();
+        let log = job.log();
+        match attempts {
+            1 => assert_eq!((first, &*log), (json!("SUCCEEDED"), "attempt 1\n")),
+            2 => assert_eq!(
+                (first, &*log),
+                (json!("PREEMPTED"), "attempt 1\nattempt 2\n")
+            ),
+            _ => panic!("{result}\n{}", job.story()),
+        }
+        assert!(!job.dir.join(format!("attempts/{}", attempts + 1)).exists());
+        job.gone();
+    }
 }
 
 pub(crate) fn i2_requeued_from_outside_is_the_next_attempt(lab: &Lab) {

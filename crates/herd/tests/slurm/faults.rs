@@ -1,5 +1,6 @@
 //! Nodes, daemons and networks that fail in the middle of a job. Each test has nodes of its own.
 
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::case;
 use crate::lab::Lab;
+use crate::nodes::Replaced;
 use crate::user::{DEADLINE, User};
 
 /// The bound of I5 on other hosts, and a loaded machine.
@@ -24,19 +26,19 @@ pub(crate) fn cases() -> Vec<crate::Case> {
         case!(faults::i5_a_killed_slurmstepd_of_the_driver_leaves_nothing),
         case!(faults::i1_a_node_that_starts_anew_is_lost),
         case!(faults::i1_the_drivers_node_that_starts_anew_begins_the_next_attempt),
-        case!(faults::i3_a_stopped_slurmctld_ends_no_job),
+        case!(faults::i5_i6_a_node_cut_while_it_registers_is_named),
     ]
 }
 
 /// A job on two nodes of its own, the first of which has the driver.
-fn on(nodes: [u32; 2], mut job: Value) -> Value {
+pub(crate) fn on(nodes: [u32; 2], mut job: Value) -> Value {
     job["nodes"] = 2.into();
     job["slurm"] = json!({"extra": [format!("--nodelist=node[{},{}]", nodes[0], nodes[1])]});
     job
 }
 
 /// A script that says it is there and waits for `go`.
-fn waiting(user: &User<'_>) -> String {
+pub(crate) fn waiting(user: &User<'_>) -> String {
     let dir = user.path("").display().to_string();
     format!(
         "touch {dir}/up-$HERD_ATTEMPT-$HERD_NODE_RANK; while [ ! -e {dir}/go ]; do sleep 0.1; done"
@@ -214,46 +216,29 @@ pub(crate) fn i1_the_drivers_node_that_starts_anew_begins_the_next_attempt(lab: 
     job.gone();
 }
 
-pub(crate) fn i3_a_stopped_slurmctld_ends_no_job(lab: &Lab) {
-    let _alone = lab.alone();
+pub(crate) fn i5_i6_a_node_cut_while_it_registers_is_named(lab: &Lab) {
+    let _shared = lab.shared();
     let user = User::new(lab);
     let dir = user.path("").display().to_string();
-    let running = user.submit(on([1, 2], json!({"run": waiting(&user)})));
-    await_both(&user);
-    let setup = json!({"on": "each", "run": format!("touch {dir}/setup-$HERD_NODE_RANK; while [ ! -e {dir}/go ]; do sleep 0.1; done")});
-    let setting_up = user.submit(on([3, 4], json!({"setup": setup, "run": "echo ran"})));
-    user.await_file("setup-0");
-    user.await_file("setup-1");
-    let queued = user.submit(json!({"run": "echo ran", "after": [running.id]}));
-    queued.await_state("QUEUED");
-    lab.slurm(&["node", "stop-slurmctld", "ctl"]);
-    // Nothing is said of what nobody can know, and nothing is ended.
-    assert_eq!(running.state(), "RUNNING");
-    assert_eq!(setting_up.state(), "SETTING_UP");
-    assert!(!queued.dir.join("result.json").exists());
-    queued.state();
-    assert!(!queued.dir.join("result.json").exists());
-    let file = user.file("late.yaml", json!({"run": "true"}));
-    let refused = user.ask(&["submit", &file]);
-    assert_ne!(refused.code, 0, "{refused:?}");
-    assert!(refused.err.contains("hint:"), "{refused:?}");
-    // Both go on to their ends, a phase further.
+    let node = Path::new(env!("CARGO_BIN_EXE_herd")).with_file_name("herd-node");
+    let held = format!(
+        "touch {dir}/registering; while [ ! -e {dir}/go ]; do sleep 0.1; done; exec REAL \"$@\""
+    );
+    let replaced = Replaced::on(&user, 18, &node.to_string_lossy(), &held);
+    let job = user.submit(on([17, 18], json!({"run": "echo ran"})));
+    user.await_file("registering");
+    lab.slurm(&["node", "cut", "18"]);
     user.touch("go");
-    for job in [&running, &setting_up] {
-        within(DEADLINE, "the result", || {
-            job.record("result.json").is_object()
-        });
-        assert_eq!(
-            job.record("result.json")["state"],
-            "SUCCEEDED",
-            "{}",
-            job.story()
-        );
+    within(2 * DEADLINE, "the end of attempt 1", || {
+        job.record("attempts/1/end").is_object()
+    });
+    assert!(!job.log().contains("ran"));
+    job.gone_within(GONE);
+    lab.slurm(&["node", "join", "18"]);
+    let failure = job.ends("FAILED", 125)["failure"].to_string();
+    for part in ["node-lost", "node18", "register"] {
+        assert!(failure.contains(part), "{failure}");
     }
-    assert_eq!(setting_up.log().matches(") ran\n").count(), 2);
-    lab.slurm(&["node", "start-slurmctld", "ctl"]);
-    queued.ends("SUCCEEDED", 0);
-    for job in [running, setting_up, queued] {
-        job.gone();
-    }
+    drop(replaced);
+    job.gone();
 }

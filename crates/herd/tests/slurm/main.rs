@@ -3,9 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod arrays;
 mod cancel;
+mod controller;
+mod environment;
 mod faults;
+mod full;
 mod lab;
+mod memory;
+mod nodes;
+mod queue;
 mod rows;
 mod submission;
 mod user;
@@ -41,6 +48,63 @@ struct Cluster {
     lab: Arc<OnceLock<Lab>>,
 }
 
+const CGROUP: &[&str] = &[
+    "--proctrack",
+    "cgroup",
+    "--conf",
+    "TaskPlugin=task/cgroup",
+    "--cgroup-conf",
+    "ConstrainRAMSpace=yes",
+];
+const CGROUP_24_11: &[&str] = &[
+    "--version",
+    "24.11",
+    "--proctrack",
+    "cgroup",
+    "--conf",
+    "TaskPlugin=task/cgroup",
+    "--cgroup-conf",
+    "ConstrainRAMSpace=yes",
+];
+/// What a site may set against jobs that look after their own ranks.
+const STRICT: &[&str] = &[
+    "--proctrack",
+    "linuxproc",
+    "--conf",
+    "KillOnBadExit=1",
+    "--conf",
+    "WaitTime=3",
+];
+/// Herd misses a node that is silent before Slurm does.
+const FAULTS: &[&str] = &[
+    "--no-accounting",
+    "--nodes",
+    "20",
+    "--conf",
+    "SlurmdTimeout=300",
+];
+const FAULTS_24_11: &[&str] = &[
+    "--version",
+    "24.11",
+    "--proctrack",
+    "cgroup",
+    "--no-accounting",
+    "--nodes",
+    "20",
+    "--conf",
+    "SlurmdTimeout=300",
+];
+const CONTROLLER: &[&str] = &["--no-accounting", "--nodes", "11"];
+const CONTROLLER_24_11: &[&str] = &[
+    "--version",
+    "24.11",
+    "--proctrack",
+    "cgroup",
+    "--no-accounting",
+    "--nodes",
+    "11",
+];
+
 fn clusters() -> Vec<Cluster> {
     let cluster = |name, options, cases| Cluster {
         name,
@@ -48,55 +112,50 @@ fn clusters() -> Vec<Cluster> {
         cases,
         lab: Arc::default(),
     };
-    let usual = || [rows::cases(), cancel::cases(), submission::cases()].concat();
-    // What a site may set against jobs that look after their own ranks.
-    let strict = &[
-        "--proctrack",
-        "linuxproc",
-        "--conf",
-        "KillOnBadExit=1",
-        "--conf",
-        "WaitTime=3",
-    ];
+    let usual = || {
+        let cases = [
+            arrays::cases(),
+            cancel::cases(),
+            submission::cases(),
+            rows::cases(),
+            environment::cases(),
+            full::cases(),
+            queue::cases(),
+        ];
+        cases.concat()
+    };
+    let bounded = || [usual(), memory::cases()].concat();
+    let faults = || [faults::cases(), queue::cases_with_nodes()].concat();
     vec![
-        cluster("cgroup", &["--proctrack", "cgroup"], usual()),
         cluster(
-            "cgroup_24_11",
-            &["--version", "24.11", "--proctrack", "cgroup"],
-            usual(),
+            "cgroup_24_11_controller",
+            CONTROLLER_24_11,
+            controller::cases(),
         ),
-        cluster("linuxproc", strict, usual()),
+        cluster("linuxproc_controller", CONTROLLER, controller::cases()),
+        cluster("cgroup_24_11_faults", FAULTS_24_11, faults()),
+        cluster("linuxproc_faults", FAULTS, faults()),
         cluster(
-            "cgroup_24_11_faults",
+            "small_arrays",
             &[
-                "--version",
-                "24.11",
-                "--proctrack",
-                "cgroup",
+                "--conf",
+                "MaxArraySize=5",
                 "--no-accounting",
                 "--nodes",
-                "16",
+                "4",
             ],
-            faults::cases(),
+            arrays::cases_of_small_ones(),
         ),
-        cluster(
-            "linuxproc_faults",
-            &[
-                "--proctrack",
-                "linuxproc",
-                "--no-accounting",
-                "--nodes",
-                "16",
-            ],
-            faults::cases(),
-        ),
+        cluster("cgroup", CGROUP, bounded()),
+        cluster("cgroup_24_11", CGROUP_24_11, bounded()),
+        cluster("linuxproc", STRICT, usual()),
     ]
 }
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Tests wait for Slurm most of the time.
-    arguments.test_threads.get_or_insert(12);
+    arguments.test_threads.get_or_insert(28);
     let clusters = clusters();
     let chosen = |name: &str| {
         arguments
@@ -116,6 +175,7 @@ fn main() -> ExitCode {
         }
     }
     if !arguments.list {
+        lab::own_mounts();
         thread::scope(|scope| {
             for cluster in &clusters {
                 let any = cluster

@@ -96,6 +96,11 @@ pub(crate) fn r06_r24_what_confines_steps_is_scrubbed_and_the_rest_is_there(lab:
         "SLURM_NODEID",
         "SLURM_GTIDS",
         "SLURM_STEPID",
+        // Options of `srun` as well: with them `--gpus=1` gets as many as the job, and `--gres=none` is
+        // refused. What they tell is in SLURM_GPUS_ON_NODE and in the job.
+        "SLURM_GPUS_PER_NODE",
+        "SLURM_MEM_PER_NODE",
+        "SLURM_MEM_PER_CPU",
     ];
     const SURVIVE: &[&str] = &[
         "SLURM_JOB_ID",
@@ -165,6 +170,24 @@ pub(crate) fn r07_a_nested_srun_uses_the_whole_allocation(lab: &Lab) {
                 srun --overlap --jobid=$SLURM_JOB_ID --ntasks=4 sh -c 'echo all $(hostname)'\n\
                 srun --overlap --jobid=$SLURM_JOB_ID --nodes=2 --ntasks=2 --cpus-per-task=2 sh -c 'echo wide $(hostname)'",
     }));
+    let shapes = user.submit(json!({
+        "nodes": 2,
+        "resources": {"cpus": 2, "gpus": 2},
+        "run": "[ $HERD_RANK = 0 ] || exit 0\n\
+                seen='echo $0 $(echo $CUDA_VISIBLE_DEVICES | tr -dc 0-9 | wc -c)'\n\
+                srun --gpus=1 -N1 -n1 sh -c \"$seen\" one\n\
+                srun --gres=none -N1 -n1 sh -c \"$seen\" none\n\
+                srun -N1 -n1 sh -c \"$seen\" all\n\
+                srun --mem-per-cpu=10 -n2 sh -c \"$seen\" two\n\
+                srun --overlap --gpus-per-task=1 -n2 sh -c \"$seen\" each\n",
+    }));
+    shapes.ends("SUCCEEDED", 0);
+    let mut seen = of_rank(&shapes.log(), 0);
+    seen.sort();
+    let wanted = [
+        "all 2", "each 1", "each 1", "none 0", "one 1", "two 2", "two 2",
+    ];
+    assert_eq!(seen, wanted);
     job.ends("SUCCEEDED", 0);
     let lines = of_rank(&job.log(), 0);
     let (all, wide): (Vec<&String>, Vec<&String>) =
@@ -304,7 +327,7 @@ pub(crate) fn r15_what_an_early_rank_leaves_serves_until_the_end(lab: &Lab) {
         "run": format!(
             "cd {dir}\n\
              if [ $HERD_RANK = 1 ]; then setsid --fork sh -c 'while :; do echo $((i += 1)) > beat.new; mv beat.new beat; sleep 0.1; done' </dev/null >/dev/null 2>&1\n\
-             exit 0; fi\n\
+             while [ ! -e beat ]; do sleep 0.1; done; exit 0; fi\n\
              while [ ! -e ended ]; do sleep 0.1; done; first=$(cat beat)\n\
              while [ $(cat beat) -le $((first + 10)) ]; do sleep 0.1; done"
         ),

@@ -12,17 +12,19 @@ use crate::user::{DEADLINE, User};
 
 pub(crate) fn cases() -> Vec<crate::Case> {
     vec![
-        case!(submission::i2_sbatch_that_hangs_after_accepting_is_found_by_name),
+        case!(submission::p13_i2_sbatch_that_hangs_after_accepting_is_found_by_name),
         case!(submission::i6_sbatch_that_hangs_has_a_bound),
         case!(submission::i2_sbatch_that_fails_after_accepting_is_found_by_name),
         case!(submission::a_banner_and_a_cluster_are_read),
         case!(submission::i2_a_duplicate_stops_itself),
         case!(submission::i3_states_that_nobody_knows_end_nothing),
+        case!(submission::p14_a_bad_account_qos_or_partition_is_named),
+        case!(submission::p15_slurm_shows_what_an_mpi_job_asks_for),
         case!(submission::names_of_all_kinds_are_only_names),
     ]
 }
 
-pub(crate) fn i2_sbatch_that_hangs_after_accepting_is_found_by_name(lab: &Lab) {
+pub(crate) fn p13_i2_sbatch_that_hangs_after_accepting_is_found_by_name(lab: &Lab) {
     let _shared = lab.shared();
     let user = User::new(lab);
     user.replace("sbatch", "REAL \"$@\" >/dev/null; exec sleep 3000");
@@ -144,6 +146,54 @@ pub(crate) fn i3_states_that_nobody_knows_end_nothing(lab: &Lab) {
     }
     user.touch("go");
     job.ends("SUCCEEDED", 0);
+}
+
+pub(crate) fn p14_a_bad_account_qos_or_partition_is_named(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    for key in ["account", "qos", "partition"] {
+        let file = user.file("job.yaml", json!({"run": "true", "slurm": {key: "nope"}}));
+        let answer = user.ask(&["submit", &file]);
+        assert_eq!(answer.code, 2, "{answer:?}");
+        let named = format!("slurm.{key}: ");
+        assert!(
+            answer.err.contains(&named) && answer.err.contains("hint:"),
+            "{answer:?}"
+        );
+    }
+    let listed = user.ask(&["ls", "-o", "id"]);
+    assert_eq!(listed.out, "", "{listed:?}");
+}
+
+pub(crate) fn p15_slurm_shows_what_an_mpi_job_asks_for(lab: &Lab) {
+    let _shared = lab.shared();
+    let user = User::new(lab);
+    let go = user.path("go").display().to_string();
+    let first = user.submit(json!({"run": format!("while [ ! -e {go} ]; do sleep 0.1; done")}));
+    let job = user.submit(json!({
+        "type": "mpi",
+        "after": [first.id],
+        "nodes": 2,
+        "procs_per_node": 2,
+        "resources": {"cpus": 2, "gpus": 2, "gpu_type": "h800"},
+        "walltime": "2h",
+        "slurm": {"account": "lab", "extra": ["--exclude=node1"]},
+        "run": "true",
+    }));
+    let format = "--format=%a|%b|%k|%x";
+    let shown = lab.ask(&["squeue", "--noheader", format, "--jobs", &job.number()]);
+    let fields: Vec<&str> = shown.trim().split('|').collect();
+    assert_eq!(fields[0], "lab");
+    assert!(fields[1].ends_with("gpu:h800:2"), "{shown}");
+    assert!(fields[2].contains(&job.id), "{shown}");
+    assert_eq!(fields[3], "node1");
+    let number = job.number();
+    let script = lab.ask(&["scontrol", "write", "batch_script", &number, "-"]);
+    assert!(script.contains("#SBATCH --signal=B:USR1@"), "{script}");
+    assert_eq!(user.ask(&["cancel", &job.id]).code, 0);
+    job.ends("CANCELLED", 130);
+    user.touch("go");
+    first.ends("SUCCEEDED", 0);
 }
 
 pub(crate) fn names_of_all_kinds_are_only_names(lab: &Lab) {

@@ -41,6 +41,13 @@ impl<'a> User<'a> {
         Self { lab, dir, bin }
     }
 
+    /// One whose home is a directory that is there.
+    pub(crate) fn at_home(lab: &'a Lab, home: &Path) -> Self {
+        let user = Self::new(lab);
+        std::os::unix::fs::symlink(home, user.path("home")).unwrap();
+        user
+    }
+
     /// A path in the user's directory, which all nodes see.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

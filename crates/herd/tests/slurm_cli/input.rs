@@ -35,7 +35,7 @@ fn i13_what_a_batch_script_would_lose_is_refused_by_line_and_nothing_is_sent() {
     let bench = Bench::new();
     bench.file(
         "train.sbatch",
-        "#!/bin/bash\n#SBATCH --ntasks=4\n#SBATCH --array=0-3\n#SBATCH --time=soon\nsrun a\n",
+        "#!/bin/bash\n#SBATCH --ntasks=4\n#SBATCH --array=3-0\n#SBATCH --time=soon\nsrun a\n",
     );
     let answer = bench.ask(&["submit", "train.sbatch"]);
     assert_eq!(answer.code, 2);
@@ -113,12 +113,12 @@ fn build7_sbatch_of_24_11_accepts_it_too_and_the_cluster_is_in_order() {
 }
 
 #[test]
-fn an_array_is_one_job_whose_tasks_keep_limit_code_and_log() {
+fn an_array_in_one_allocation_keeps_limit_code_and_log_of_its_tasks() {
     let bench = Bench::new();
     // Each task counts how many run with it.
     bench.file(
         "array.yaml",
-        "name: many\narray: 0-7%2\nnodes: 2\nworkdir: .\nrun: |\n  mkdir -p now; touch now/$HERD_ARRAY_INDEX\n  \
+        "name: many\narray: 0-7%2\nslurm: {allocation: job}\nnodes: 2\nworkdir: .\nrun: |\n  mkdir -p now; touch now/$HERD_ARRAY_INDEX\n  \
          ls now | wc -l; sleep 0.3; rm now/$HERD_ARRAY_INDEX\n  test $HERD_ARRAY_INDEX != 5 || exit 7\n",
     );
     let job = bench.submit(&["array.yaml"]);

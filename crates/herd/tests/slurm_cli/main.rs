@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod arrays;
 mod input;
 mod lab;
 mod queue;

@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 /// Bound on what a cluster does, on a machine that is loaded.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
-const NODES: u32 = 6;
 
 /// A cluster whose nodes share nothing below a directory, with each other or with this side.
 pub(crate) struct Cluster {
     pub(crate) lab: SlurmLab,
+    nodes: u32,
     apart: PathBuf,
     /// Removes the directory when its input is closed, so also when this process is killed.
     _keeper: Child,
@@ -26,11 +26,11 @@ impl Cluster {
     /// The cluster that tests share; it ends with this process.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
-        SHARED.get_or_init(|| Self::up(&["--nodes", &NODES.to_string()]))
+        SHARED.get_or_init(|| Self::up(7, &[]))
     }
 
     /// Brings one up with these options of `lab/slurm up` besides.
-    pub(crate) fn up(options: &[&str]) -> Self {
+    pub(crate) fn up(nodes: u32, options: &[&str]) -> Self {
         let apart = tempfile::Builder::new().prefix("herd-apart-").tempdir();
         let apart = apart.unwrap().keep();
         let keeper = Command::new("sh")
@@ -41,22 +41,32 @@ impl Cluster {
             .unwrap();
         let path = apart.to_str().unwrap();
         // Slurm starts a login shell for each job, and the tester's may do anything.
-        let fixed = ["--home", "local", "--scratch", path, "--no-accounting"];
+        let count = nodes.to_string();
+        let fixed = [
+            "--home",
+            "local",
+            "--scratch",
+            path,
+            "--no-accounting",
+            "--nodes",
+            &count,
+        ];
         Self {
             lab: SlurmLab::up(&[&fixed, options].concat()),
+            nodes,
             apart,
             _keeper: keeper,
         }
     }
 
     /// What lies in the nodes' own directory, on any of them.
-    pub(crate) fn on_nodes(&self, nodes: u32) -> String {
+    fn on_nodes(&self) -> String {
         let path = self.apart.to_str().unwrap();
         let list = |node: u32| {
             self.lab
                 .slurm(&["node", "in", &node.to_string(), "ls", "-A", path])
         };
-        (1..=nodes).map(list).collect()
+        (1..=self.nodes).map(list).collect()
     }
 }
 
@@ -71,7 +81,6 @@ pub(crate) struct User<'a> {
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) out: String,
-    #[expect(dead_code, reason = "shown where a test fails")]
     pub(crate) err: String,
 }
 
@@ -84,15 +93,25 @@ impl<'a> User<'a> {
             cluster,
             dir: dir.unwrap(),
         };
-        user.configure("shared_home = false\n");
+        let node_dir = cluster.apart.display();
+        user.configure(&format!("shared_home = false\nnode_dir = \"{node_dir}\"\n"));
+        user
+    }
+
+    /// One whose home the nodes do see.
+    pub(crate) fn sharing(cluster: &'a Cluster) -> Self {
+        let dir = tempfile::Builder::new().prefix("herd-u-").tempdir();
+        let user = Self {
+            cluster,
+            dir: dir.unwrap(),
+        };
+        user.configure("");
         user
     }
 
     /// What the configuration says of the cluster.
     pub(crate) fn configure(&self, lines: &str) {
-        let node_dir = self.cluster.apart.display();
-        let text =
-            format!("[backends.apart]\nkind = \"slurm\"\nnode_dir = \"{node_dir}\"\n{lines}");
+        let text = format!("[backends.apart]\nkind = \"slurm\"\n{lines}");
         fs::write(self.path("config.toml"), text).unwrap();
     }
 
@@ -202,8 +221,13 @@ impl Job<'_> {
             .to_str()
             .unwrap()
             .to_owned();
-        let on_nodes = || self.user.cluster.on_nodes(NODES);
+        let on_nodes = || self.user.cluster.on_nodes();
         within(DEADLINE, "clean nodes", || !on_nodes().contains(&name));
+        self.ends_all_processes();
+    }
+
+    /// Waits until no process of the job is left on any node or here.
+    pub(crate) fn ends_all_processes(&self) {
         within(DEADLINE, "the end of all processes", || {
             herd_testing::process::with_text(&self.id).is_empty()
         });

@@ -3,5 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod bare;
+mod images;
 mod lab;
 mod staged;

@@ -9,6 +9,9 @@ use serde_json::json;
 
 use crate::lab::{Cluster, DEADLINE, User};
 
+/// A node that no other test here uses.
+const OUT_OF_REACH: &str = "7";
+
 /// A rank that says how it was asked to end, after it has said that it is there.
 const TRAPPING: &str = "trap 'echo rank $HERD_RANK was asked; exit 0' TERM\n\
     echo rank $HERD_RANK is up; while :; do sleep 0.1; done";
@@ -100,13 +103,61 @@ fn r19_cancelled_with_grace() {
 }
 
 #[test]
+fn r19_cancelled_with_grace_where_only_slurm_reaches_the_nodes() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({"run": TRAPPING}));
+    job.says("rank 0 is up");
+    // As behind a firewall: no driver is at this address.
+    let path = job.dir.join("attempts/1/driver.json");
+    let mut driver = job.record("attempts/1/driver.json");
+    driver["address"] = "127.0.0.1:1".into();
+    fs::write(path, driver.to_string()).unwrap();
+    let asked = user.ask(&["cancel", "--grace", "100s", &job.id]);
+    assert_eq!(asked.code, 0, "{asked:?}");
+    job.ends("CANCELLED", 130);
+    assert!(job.text("run.log").contains("rank 0 was asked"));
+    job.leaves_nothing();
+}
+
+#[test]
+fn i12_i13_where_the_submitting_side_is_out_of_reach_nothing_leaves_it() {
+    let user = User::of(Cluster::shared());
+    fs::write(user.path("token"), "hunter2").unwrap();
+    let token = user.path("token");
+    // No packet from this node comes back to where jobs are submitted.
+    let cut = "ip route add blackhole $0";
+    let lab = &user.cluster.lab;
+    let host = lab.variable("HERD_LAB_SLURM_HOST");
+    lab.slurm(&["node", "in", OUT_OF_REACH, "sh", "-c", cut, &host]);
+    let job = user.submit(json!({
+        "run": "true",
+        "slurm": {"extra": [format!("--nodelist=node{OUT_OF_REACH}")]},
+        "secrets": {"TOKEN": {"file": token.to_str().unwrap()}},
+    }));
+    let result = job.ends("FAILED", 125);
+    assert!(
+        result["failure"]
+            .to_string()
+            .contains("cannot be reached from here"),
+        "{result}"
+    );
+    assert!(!job.dir.join("secrets.json").exists());
+    within(DEADLINE, "the end in Slurm", || {
+        lab.ask(&["scontrol", "show", "job", &job.number()])
+            .contains("JobState=CANCELLED")
+    });
+}
+
+#[test]
 fn r19_scancel_from_outside_cancels_with_grace() {
     let user = User::of(Cluster::shared());
     let job = user.submit(json!({"nodes": 2, "run": TRAPPING}));
     job.says("rank 0 is up");
     job.says("rank 1 is up");
     user.cluster.lab.ask(&["scancel", &job.number()]);
-    job.ends("CANCELLED", 143);
+    // The driver's question may be ended by the same signal; then Slurm's word ends the job, and its code.
+    user.ask(&["wait", &job.id, "--timeout", "200s"]);
+    assert_eq!(job.record("result.json")["state"], "CANCELLED");
     let log = job.text("run.log");
     assert!(
         log.contains("rank 0 was asked") && log.contains("rank 1 was asked"),

@@ -8,6 +8,8 @@ from herdsman._lazy import LazyFields, LazyLogger, equal_fields, show_fields
 logger = LazyLogger(__name__)
 
 NOT_AVAILABLE = "<N/A>"
+#: Of an error file, in characters: what is larger is none.
+_LARGEST = 16 << 20
 _ADVICE = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 _NAMES = ("local_rank", "pid", "exitcode", "error_file", "error_file_data", "message", "timestamp")
 
@@ -41,7 +43,10 @@ class ProcessFailure:
 
         try:
             with open(self.error_file) as file:
-                self.error_file_data = json.load(file)
+                text = file.read(_LARGEST + 1)
+            if len(text) > _LARGEST:
+                raise ValueError(f"larger than {_LARGEST >> 20} MiB")
+            self.error_file_data = json.loads(text)
             message = self.error_file_data["message"]
             if isinstance(message, str):
                 timestamp = self.error_file_data.get("timestamp", 0)
@@ -74,7 +79,10 @@ class ProcessFailure:
 
     def timestamp_isoformat(self):
         """When it failed, in local time: `YYYY-MM-DD_HH:MM:SS`."""
-        return time.strftime("%Y-%m-%d_%H:%M:%S", time.localtime(self.timestamp))
+        try:
+            return time.strftime("%Y-%m-%d_%H:%M:%S", time.localtime(self.timestamp))
+        except (OverflowError, OSError, ValueError):
+            return NOT_AVAILABLE  # an error file may name a time beyond all calendars
 
 
 def observed(local_rank, pid, exitcode, error_file, at):

@@ -1,6 +1,9 @@
 //! The driver of a Slurm job: one run of its batch script, from finding out which attempt it is to the
 //! job's result, or to the next run.
 
+mod work;
+
+use std::path::Path;
 use std::time::Duration;
 
 use herd_core::event::{Event, EventKind};
@@ -14,18 +17,20 @@ use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
 use herd_runtime::entry::KEY_VARIABLE;
 use herd_runtime::signals::Signals;
+use herd_slurm::sbatch;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
-use super::allocation::{Allocation, SlurmRun};
+use super::allocation::Allocation;
+use super::command::CommandError;
 use super::record::Site;
 use super::staging::{NodeSide, kept_here};
-use super::{DURABILITY, listen, scontrol, step};
+use super::{DURABILITY, container, listen, scontrol, step};
 use crate::attempts::{
-    again, count_tasks, drive_attempt, make_room, once, read_key, read_plan, result, task_history,
-    write_next,
+    again, count_tasks, drive_attempt, make_room, once, read_key, result, task_history, write_next,
 };
 pub use crate::drive_error::DriveError;
+use work::{Begun, Work, begin, finish, pass_requests_on, retries_used};
 
 /// How long the nodes of an allocation may take to register.
 const GANG_TIMEOUT: Duration = Duration::from_mins(2);
@@ -63,13 +68,14 @@ pub enum Driven {
     },
 }
 
-/// Drives the attempt that is due in this run.
+/// Drives the attempt that is due in this run, at the job or at one task of it.
 pub async fn drive(
     job: &JobDir,
+    task: Option<u32>,
     allocation: &Allocation,
     options: &DriveOptions,
 ) -> Result<Driven, DriveError> {
-    let driven = run(job, allocation, options).await;
+    let driven = run(job, task, allocation, options).await;
     // A run that is not to be is over as well, and a failure is told in the records.
     if !matches!(driven, Ok(Driven::Again)) {
         stage_out(options, STAGE_BOUND).await;
@@ -79,71 +85,107 @@ pub async fn drive(
 
 async fn run(
     job: &JobDir,
+    task: Option<u32>,
     allocation: &Allocation,
     options: &DriveOptions,
 ) -> Result<Driven, DriveError> {
     let clock = Clock::start();
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
     // Slurm's notice ahead of a time limit or preemption must not end this process. What it is for is
-    // known here: the limit by the job's own clock, and a preemption by the signal that follows.
-    let _notice = signal(SignalKind::user_defined1()).map_err(DriveError::Signals)?;
-    let (dir, plan) = match begin(job, &allocation.run, &clock)? {
+    // known here: the limit by the job's own clock, and a preemption by the signal that follows. The same
+    // signal says that somebody has asked for the end of all tasks.
+    let mut notice = signal(SignalKind::user_defined1()).map_err(DriveError::Signals)?;
+    let work = Work::of(job, task)?;
+    let (mut dir, mut plan) = match begin(&work, &allocation.run, &clock)? {
         Begun::Attempt(dir, plan) => (dir, *plan),
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
-        Begun::Over(end, plan) => return conclude(job, &plan, end, &clock),
+        Begun::Over(end, plan) => return conclude(&work, &plan, end, &clock),
     };
-    let end = match attempt(job, &dir, &plan, allocation, options, &mut signals).await {
-        Ok(end) => end,
-        Err(error) => {
-            // The job has ended for all who look; the error goes on to the batch script's output.
-            let end = AttemptEnd {
-                state: AttemptState::Failed,
-                failure: Some(Failure::DriverLost {
-                    detail: error.to_string(),
-                }),
-                exit_code: exit::HERD_FAILED,
-                ended_ms: clock.now_ms(),
-                ranks: Vec::new(),
-            };
-            once(dir.write_end(&end, DURABILITY))?;
-            finish(job, result(Some(end), plan.attempt, clock.now_ms()))?;
-            return Err(error);
+    loop {
+        let ended = tokio::select! {
+            ended = attempt(&work, &dir, &plan, allocation, options, &mut signals) => ended,
+            never = pass_requests_on(&work, &mut notice) => match never {},
+        };
+        if work.is_overtaken(plan.attempt)? {
+            let why = "a later attempt has begun elsewhere".to_owned();
+            return Ok(Driven::NotOurs { why });
         }
-    };
-    if end.state == AttemptState::Preempted {
-        note(&dir, &clock, "Slurm starts it again")?;
-        stage_out(options, LAST_STAGE_BOUND).await;
-        return Ok(Driven::Again);
-    }
-    if again(&plan, &end, retries_used(job, plan.attempt)?).is_some() {
+        let end = match ended {
+            Ok(end) => end,
+            Err(error) => {
+                // The job has ended for all who look; the error goes on to the batch script's output.
+                let end = AttemptEnd {
+                    state: AttemptState::Failed,
+                    failure: Some(Failure::DriverLost {
+                        detail: error.to_string(),
+                    }),
+                    exit_code: exit::HERD_FAILED,
+                    ended_ms: clock.now_ms(),
+                    ranks: Vec::new(),
+                };
+                once(dir.write_end(&end, DURABILITY))?;
+                finish(&work, &result(Some(end), plan.attempt, clock.now_ms()))?;
+                return Err(error);
+            }
+        };
+        if end.state == AttemptState::Preempted {
+            note(&dir, &clock, "Slurm starts it again")?;
+            stage_out(options, LAST_STAGE_BOUND).await;
+            return Ok(Driven::Again);
+        }
+        let Some(pause) = again(&plan, &end, retries_used(&work.own, plan.attempt)?) else {
+            return conclude(&work, &plan, end, &clock);
+        };
         let mut next_plan = plan.clone();
         // Slurm may end this process as soon as it is asked, so all is written before.
-        let next = write_next(job, &mut next_plan, DURABILITY)?;
+        let next = write_next(&work.own, &mut next_plan, DURABILITY)?;
         note(&next, &clock, "Slurm starts it again after a failure")?;
-        stage_out(options, STAGE_BOUND).await;
-        match scontrol::requeue(&allocation.run).await {
-            Ok(()) => {
-                let _ended = timeout(END_BOUND, signals.next()).await;
-                return Ok(Driven::Again);
+        let Err(error) = requeue(allocation, options).await else {
+            let _ended = timeout(END_BOUND, signals.next()).await;
+            return Ok(Driven::Again);
+        };
+        // Nodes may have no scontrol. What has not lost them can be tried on the same ones.
+        let here =
+            options.staged.is_none() && !matches!(end.failure, Some(Failure::NodeLost { .. }));
+        (options.warn)(&format!(
+            "the job is {}, since it cannot be requeued: {error}",
+            if here {
+                "tried again on the same nodes"
+            } else {
+                "not tried again"
             }
-            Err(error) => (options.warn)(&format!(
-                "the job is not tried again, since it cannot be requeued: {error}"
-            )),
+        ));
+        let pause = Duration::from_millis(pause.ms);
+        if !here || timeout(pause, signals.next()).await.is_ok() {
+            return conclude(&work, &plan, end, &clock);
         }
+        next.claim_owner(&allocation.run.to_string())?;
+        (dir, plan) = (next, next_plan);
     }
-    conclude(job, &plan, end, &clock)
 }
 
-/// The job ends as its last attempt did.
+/// Has Slurm start the job, or task, again.
+async fn requeue(allocation: &Allocation, options: &DriveOptions) -> Result<(), CommandError> {
+    if let Some(side) = &options.staged {
+        if kept_here(side, true, STAGE_BOUND).await {
+            clean(options);
+            return Ok(());
+        }
+    }
+    scontrol::requeue(allocation.id()).await
+}
+
+/// The job, or task, ends as its last attempt did.
 fn conclude(
-    job: &JobDir,
+    work: &Work<'_>,
     plan: &Plan,
     end: AttemptEnd,
     clock: &Clock,
 ) -> Result<Driven, DriveError> {
     let mut settled = result(Some(end), plan.attempt, clock.now_ms());
-    settled.tasks = count_tasks(plan, job)?;
-    finish(job, settled)
+    settled.tasks = count_tasks(plan, work.job)?;
+    finish(work, &settled)?;
+    Ok(Driven::Ended(settled))
 }
 
 /// Waits until the submitting side has the records, where it does not see them; then nothing of the job is
@@ -152,9 +194,8 @@ async fn stage_out(options: &DriveOptions, bound: Duration) {
     let Some(side) = &options.staged else {
         return;
     };
-    if kept_here(side, bound).await {
-        // What cannot be removed now is in the way of nobody.
-        drop(side.remove());
+    if kept_here(side, false, bound).await {
+        clean(options);
     } else {
         (options.warn)(&format!(
             "nobody has come for what the job has written: it stays in {}",
@@ -163,76 +204,26 @@ async fn stage_out(options: &DriveOptions, bound: Duration) {
     }
 }
 
-/// What this run is about.
-enum Begun {
-    Attempt(AttemptDir, Box<Plan>),
-    /// The last attempt has ended, and only the job's result is missing.
-    Over(AttemptEnd, Box<Plan>),
-    NotOurs(String),
-}
-
-/// Finds out which attempt this run is, and takes it (I2).
-fn begin(job: &JobDir, run: &SlurmRun, clock: &Clock) -> Result<Begun, DriveError> {
-    if job.read_result()?.is_some() {
-        return Ok(Begun::NotOurs("the job has ended already".to_owned()));
-    }
-    let latest = job.latest_attempt()?;
-    let latest = latest.ok_or_else(|| DriveError::missing(job, "attempt"))?;
-    let mut plan = read_plan(job, &latest)?;
-    let dir = match latest.read_owner()? {
-        None => latest,
-        Some(owner) => {
-            let before = SlurmRun::parse(&owner)
-                .filter(|before| before.job == run.job && before.restarts < run.restarts);
-            if before.is_none() {
-                return Ok(Begun::NotOurs(format!("it belongs to {owner}")));
-            }
-            match latest.read_end()? {
-                // Its driver was ended before it could write more; another attempt may be due.
-                Some(end)
-                    if end.state != AttemptState::Preempted
-                        && again(&plan, &end, retries_used(job, plan.attempt)?).is_none() =>
-                {
-                    return Ok(Begun::Over(end, Box::new(plan)));
-                }
-                Some(_) => {}
-                // Its driver died with its node or was killed, and Slurm has started the job again.
-                None => once(latest.write_end(
-                    &AttemptEnd {
-                        state: AttemptState::Preempted,
-                        failure: None,
-                        exit_code: exit::HERD_FAILED,
-                        ended_ms: clock.now_ms(),
-                        ranks: Vec::new(),
-                    },
-                    DURABILITY,
-                ))?,
-            }
-            write_next(job, &mut plan, DURABILITY)?
-        }
-    };
-    match dir.claim_owner(&run.to_string()) {
-        Err(JobDirError::AlreadyOwned(owner)) => {
-            Ok(Begun::NotOurs(format!("it belongs to {owner}")))
-        }
-        claimed => {
-            claimed?;
-            Ok(Begun::Attempt(dir, Box::new(plan)))
-        }
+fn clean(options: &DriveOptions) {
+    if let Some(side) = &options.staged {
+        // What cannot be removed now is in the way of nobody.
+        drop(side.remove());
     }
 }
 
 /// Runs one attempt in the allocation.
 async fn attempt(
-    job: &JobDir,
+    work: &Work<'_>,
     dir: &AttemptDir,
     plan: &Plan,
     allocation: &Allocation,
     options: &DriveOptions,
     signals: &mut Signals,
 ) -> Result<AttemptEnd, DriveError> {
+    let (job, own) = (work.job, &work.own);
     let (key, key_text) = read_key(job)?;
-    let listen = listen::address(allocation, options.staged.is_some())
+    // Whoever cancels a job or runs a command inside it comes from a login node.
+    let listen = listen::address(allocation, true)
         .await
         .map_err(|source| DriveError::Address {
             node: allocation.own_node.clone(),
@@ -243,16 +234,17 @@ async fn attempt(
         .iter()
         .map(|name| NodePlan {
             name: name.clone(),
+            apart: options.staged.is_some() && *name != allocation.own_node,
             ..NodePlan::default()
         })
         .collect();
-    make_room(job, dir, plan, &nodes)?;
-    let run = allocation.run.clone();
+    make_room(own, dir, plan, &nodes)?;
+    let (id, run) = (allocation.id(), allocation.run.clone());
     let warn = options.warn;
     let why_ended = move || -> Asking {
         let run = run.clone();
         Box::pin(async move {
-            scontrol::why_ended(&run).await.unwrap_or_else(|error| {
+            scontrol::why_ended(id, &run).await.unwrap_or_else(|error| {
                 // Slurm knows; what it says of the job later decides.
                 warn(&format!(
                     "cannot find out whether Slurm starts it again: {error}"
@@ -262,25 +254,32 @@ async fn attempt(
         })
     };
     let site = Site::read(job)?;
+    let container = site.image.as_ref().map(|image| {
+        let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
+        let program = options.executor.first().map(Path::new).unwrap_or(home);
+        container::prepare(image, plan, home, program)
+    });
+    let container = container.transpose().map_err(DriveError::Container)?;
     let mut env = step::environment(std::env::vars_os());
     env.push((KEY_VARIABLE.into(), key_text.into()));
     let attempt = Attempt {
         secrets: job.read_secrets()?,
         key,
-        job: job.clone(),
+        job: own.clone(),
         dir: dir.clone(),
         durability: DURABILITY,
-        run_log: RunLogWriter::open(job.path())?,
+        run_log: RunLogWriter::open(own.path())?,
         listen,
         gang_timeout: GANG_TIMEOUT,
         task_history: task_history(plan, job)?,
         tasks: plan.array.as_ref().map(|_| job.task_writer()).transpose()?,
-        tasks_dir: job.path().join("tasks"),
+        tasks_dir: job.tasks_dir(),
         task_slots: plan.resources.cpus.unwrap_or(1).saturating_mul(plan.nodes),
         executors: ExecutorStart::All {
-            argv: step::argv(plan, &site, allocation, &executor(options)),
+            argv: step::argv(plan, &site, allocation, container, &executor(options)),
             env,
             rank_starters: step::rank_starters(plan, &site, allocation),
+            try_again: sbatch::is_unavailable,
         },
         nodes,
         key_file: job.path().join("key"),
@@ -303,22 +302,6 @@ fn executor(options: &DriveOptions) -> Vec<String> {
         words.push(side.path().to_string_lossy().into_owned());
     }
     words
-}
-
-/// Attempts before this one that failed: preemptions do not count.
-fn retries_used(job: &JobDir, attempt: u32) -> Result<u32, JobDirError> {
-    let mut used = 0;
-    for number in 1..attempt {
-        let end = job.attempt(number).read_end()?;
-        used += u32::from(end.is_some_and(|end| end.state == AttemptState::Failed));
-    }
-    Ok(used)
-}
-
-fn finish(job: &JobDir, result: JobResult) -> Result<Driven, DriveError> {
-    job.delete_secrets()?;
-    once(job.write_result(&result, DURABILITY))?;
-    Ok(Driven::Ended(result))
 }
 
 fn note(dir: &AttemptDir, clock: &Clock, why: &str) -> Result<(), JobDirError> {

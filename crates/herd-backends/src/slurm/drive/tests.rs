@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::local;
+use crate::slurm::SlurmRun;
 
 /// A job that the first run of Slurm's job 7 has taken.
 fn taken(retries: u32) -> (TempDir, JobDir) {
@@ -29,6 +30,10 @@ fn taken(retries: u32) -> (TempDir, JobDir) {
     let job = local::submit(&home, b"{}", plan, &BTreeMap::new()).unwrap();
     job.dir.attempt(1).claim_owner(&run(0).to_string()).unwrap();
     (directory, job.dir)
+}
+
+fn work(job: &JobDir) -> Work<'_> {
+    Work::of(job, None).unwrap()
 }
 
 fn run(restarts: u32) -> SlurmRun {
@@ -53,7 +58,7 @@ fn ended(job: &JobDir, state: AttemptState) {
 
 /// What the next run begins with, and the number of attempts after that.
 fn next(job: &JobDir) -> (Begun, u32) {
-    let begun = begin(job, &run(1), &Clock::start()).unwrap();
+    let begun = begin(&work(job), &run(1), &Clock::start()).unwrap();
     (begun, job.latest_attempt().unwrap().unwrap().number())
 }
 
@@ -73,7 +78,7 @@ fn i1_an_attempt_that_ended_well_before_a_requeue_is_the_last() {
     let (Begun::Over(end, plan), 1) = next(&job) else {
         panic!("another attempt");
     };
-    let Driven::Ended(result) = conclude(&job, &plan, end, &Clock::start()).unwrap() else {
+    let Driven::Ended(result) = conclude(&work(&job), &plan, end, &Clock::start()).unwrap() else {
         panic!("no end");
     };
     assert_eq!((result.state, result.attempts), (JobState::Succeeded, 1));
@@ -102,7 +107,7 @@ fn i2_a_run_that_is_not_later_takes_nothing() {
             restarts: 1,
         },
     ] {
-        let begun = begin(&job, &other, &Clock::start()).unwrap();
+        let begun = begin(&work(&job), &other, &Clock::start()).unwrap();
         assert!(matches!(begun, Begun::NotOurs(_)));
     }
     // Of a run that left no end it is known that it was ended.

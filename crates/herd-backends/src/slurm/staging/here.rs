@@ -1,16 +1,21 @@
 //! The submitting side: a process of each job that has not ended, which waits for Slurm to start it, brings
 //! what its nodes need, and keeps the job's directory here equal to the one there.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use herd_core::hostlist;
+use herd_core::result::{Failure, JobResult};
+use herd_core::state::JobState;
+use herd_core::text::error_line;
+use herd_core::{exit, hostlist};
 use herd_jobdir::{JobDir, JobDirError};
 use herd_runtime::clock::Clock;
+use herd_slurm::control;
 use herd_slurm::job::{self, Id};
 use herd_slurm::outcome::Condition;
 use herd_slurm::quote::Unquotable;
@@ -25,6 +30,8 @@ use tokio::time::sleep;
 use super::files;
 use super::link::Conversation;
 use super::wire::Head;
+use crate::attempts::once;
+use crate::slurm::DURABILITY;
 use crate::slurm::cluster::{Cluster, ClusterError};
 use crate::slurm::command::CommandError;
 use crate::slurm::observe::{self, ObserveError};
@@ -36,6 +43,10 @@ const LOCK: &str = "stage.lock";
 const BROUGHT: &str = "staged.json";
 /// How long Slurm's answer stands: the first one, and the longest. A job that starts waits as long.
 const STANDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// Bytes of the end of a growing file that its next writer may look at.
+const LAST: u64 = 64;
+/// How long nodes that a job was given may be out of reach before it begins.
+const REACH: Duration = Duration::from_mins(1);
 /// How often requests are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -120,6 +131,8 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
         job,
         program,
         runtime,
+        trouble: Cell::default(),
+        requests: Cell::default(),
     };
     let mut pause = STANDS.0;
     while job.read_result()?.is_none() {
@@ -127,7 +140,11 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
             Ok(Step::Again) => pause = STANDS.0,
             Ok(Step::Wait) => {}
             // Slurm that does not answer, a node that cannot be reached: the job may go on without.
-            Err(error) => tell(&herd_core::text::error_line(&error)),
+            Err(error) => {
+                let text = error_line(&error);
+                tell(&text);
+                staging.give_up(&text)?;
+            }
         }
         if job.read_result()?.is_none() {
             // Made inside: a timer belongs to its runtime.
@@ -155,17 +172,24 @@ struct Staging<'a> {
     cluster: Cluster,
     program: &'a Path,
     runtime: Runtime,
+    /// Since when nodes cannot be reached that have not begun.
+    trouble: Cell<Option<Instant>>,
+    /// How far requests have been read.
+    requests: Cell<u64>,
 }
 
 impl Staging<'_> {
     fn step(&self) -> Result<Step, StageError> {
-        let records = std::slice::from_ref(&self.record);
+        let asked = observe::Asked::job(self.record.clone());
         let views = self
             .runtime
-            .block_on(observe::observe(&self.cluster, records));
+            .block_on(observe::observe(&self.cluster, &[asked]));
         let views = views?;
-        match views.get(&self.record.job) {
+        match views.get(&Id::job(self.record.job)) {
             Some(view) if matches!(view.condition, Condition::Running) => {
+                if self.trouble.get().is_none() {
+                    self.trouble.set(Some(Instant::now()));
+                }
                 self.run()?;
                 Ok(Step::Again)
             }
@@ -178,6 +202,32 @@ impl Staging<'_> {
             },
             None => Ok(Step::Wait),
         }
+    }
+
+    /// Ends a job whose nodes could not be reached for a while after they were there: nothing has run on
+    /// them, and nothing was brought that could.
+    fn give_up(&self, why: &str) -> Result<(), StageError> {
+        let since = self.trouble.get().map(|since| since.elapsed());
+        if since.is_none_or(|since| since < REACH) {
+            return Ok(());
+        }
+        let call = control::cancel_call(&[Id::job(self.record.job)]);
+        self.runtime.block_on(self.cluster.control(call))?;
+        let detail = format!(
+            "its nodes cannot be reached from here, so nothing was brought there and nothing has run: {why}"
+        );
+        let settled = JobResult {
+            state: JobState::Failed,
+            rejection: None,
+            reason: None,
+            failure: Some(Failure::DriverLost { detail }),
+            exit_code: exit::HERD_FAILED,
+            attempts: 0,
+            ended_ms: Clock::start().now_ms(),
+            tasks: None,
+        };
+        once(self.job.write_result(&settled, DURABILITY))?;
+        Ok(())
     }
 
     /// Brings everything to a job that runs, and keeps up with it until it ends or is lost from sight.
@@ -208,7 +258,8 @@ impl Staging<'_> {
     fn bring(&self, nodes: u32) -> Result<(), StageError> {
         let (number, directory) = (self.record.job, &self.directory);
         let ask = |call| self.runtime.block_on(self.cluster.carry(call));
-        ask(prepare(number, nodes, directory)?)?;
+        let made = self.cluster.reach(prepare(number, nodes, directory)?);
+        self.runtime.block_on(made)?;
         let program = self.program.to_string_lossy();
         ask(broadcast(
             number,
@@ -241,34 +292,44 @@ impl Staging<'_> {
         // It ends with its streams; where it does not, nothing is to be had from it any more.
         drop(step.kill());
         drop(step.wait());
-        said.map_err(system("keep up with the job on its node"))
+        if said.map_err(system("keep up with the job on its node"))? {
+            let call = control::requeue_call(Id::job(self.record.job));
+            self.runtime.block_on(self.cluster.control(call))?;
+        }
+        Ok(())
     }
 
-    fn converse(&self, mut node: Conversation<ChildStdin>) -> io::Result<()> {
+    /// Whether Slurm is to start the job again.
+    fn converse(&self, mut node: Conversation<ChildStdin>) -> io::Result<bool> {
         let ready = loop {
             if let (Head::Here { ready }, _) = node.wait()? {
                 break ready;
             }
         };
         self.say_what_is_here(&mut node, ready)?;
-        let mut requests = 0;
+        self.trouble.set(None);
+        let mut over = false;
         loop {
             let said = match node.next(LOOK) {
-                // The other side ends when it has heard that all is kept.
-                Err(_) if self.path("result.json")?.exists() => return Ok(()),
+                // The other side may be ended with its step before it can say so.
+                Err(_) if over || self.path("result.json")?.exists() => return Ok(false),
                 said => said?,
             };
             match said {
+                Some((Head::Over { requeue }, _)) => return Ok(requeue),
                 Some((Head::Whole { path, .. }, bytes)) => {
                     files::write_whole(&self.path(&path)?, &bytes)?;
                 }
                 Some((Head::Part { path, offset, .. }, bytes)) => {
                     files::write_part(&self.path(&path)?, offset, &bytes)?;
                 }
-                Some((Head::AllSent, _)) => node.say(&Head::Kept, b"")?,
+                Some((Head::AllSent, _)) => {
+                    node.say(&Head::Kept, b"")?;
+                    over = true;
+                }
                 Some(_) => {}
                 None => {
-                    for request in self.requests(&mut requests) {
+                    for request in self.requests() {
                         node.say(&request, b"")?;
                     }
                 }
@@ -294,7 +355,7 @@ impl Staging<'_> {
         }
         for (path, length) in files {
             if files::grows(&path) && path != "tasks.jsonl" {
-                node.say(&Head::Has { path, length }, b"")?;
+                self.say_the_end_of(node, path, length)?;
             } else {
                 let bytes = fs::read(self.job.path().join(&path))?;
                 let length = bytes.len() as u64;
@@ -304,12 +365,40 @@ impl Staging<'_> {
         node.say(&Head::Ready, b"")
     }
 
+    /// How long a file is that goes on growing there, and its last bytes, by which writers go on.
+    fn say_the_end_of(
+        &self,
+        node: &mut Conversation<ChildStdin>,
+        path: String,
+        length: u64,
+    ) -> io::Result<()> {
+        let offset = length.saturating_sub(LAST);
+        let mut bytes = Vec::new();
+        let mut file = File::open(self.path(&path)?)?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.take(length - offset).read_to_end(&mut bytes)?;
+        let has = Head::Has {
+            path: path.clone(),
+            length,
+        };
+        node.say(&has, b"")?;
+        let length = bytes.len() as u64;
+        node.say(
+            &Head::Part {
+                path,
+                offset,
+                length,
+            },
+            &bytes,
+        )
+    }
+
     /// Requests for the job's end that were written down here since.
-    fn requests(&self, offset: &mut u64) -> Vec<Head> {
-        let Ok((requests, next)) = self.job.read_control(*offset) else {
+    fn requests(&self) -> Vec<Head> {
+        let Ok((requests, next)) = self.job.read_control(self.requests.get()) else {
             return Vec::new();
         };
-        *offset = next;
+        self.requests.set(next);
         let cancel = |request: &serde_json::Value| {
             let by = request["by"].as_str().unwrap_or("a request").to_owned();
             let signal = i32::try_from(request["signal"].as_i64()?).ok()?;

@@ -16,7 +16,7 @@ use nix::sys::signal::Signal;
 
 use super::files::{self, Seen};
 use super::link::Conversation;
-use super::on_nodes::ASKED;
+use super::on_nodes::{ASKED, REQUEUE};
 use super::wire::{Head, PART};
 
 /// How often the records are looked at, where that takes no time.
@@ -60,7 +60,6 @@ fn stage(directory: &Path, job: &Path, run: &str) -> io::Result<()> {
         asked: directory.join(ASKED),
         job,
         sent: BTreeMap::new(),
-        ended: false,
     };
     side.conversation.say(&Head::Here { ready }, b"")?;
     side.take(ready)?;
@@ -79,8 +78,6 @@ struct Side {
     job: PathBuf,
     /// What the other side has of each file.
     sent: BTreeMap<String, Seen>,
-    /// Whether the job's result was sent.
-    ended: bool,
 }
 
 impl Side {
@@ -101,14 +98,30 @@ impl Side {
                     }
                     (path, length)
                 }
+                (Head::Part { path, offset, .. }, bytes) if !ready => {
+                    files::write_part(&files::below(&self.job, &path)?, offset, &bytes)?;
+                    self.note(path);
+                    continue;
+                }
                 _ => continue,
             };
-            let seen = files::list_one(&self.job, &path).filter(|_| !ready);
-            let sent = Seen {
-                length,
-                changed: seen.and_then(|seen| seen.changed),
-            };
-            self.sent.insert(path, sent);
+            self.sent.insert(
+                path.clone(),
+                Seen {
+                    length,
+                    changed: None,
+                },
+            );
+            if !ready {
+                self.note(path);
+            }
+        }
+    }
+
+    /// A file here is what the other side has.
+    fn note(&mut self, path: String) {
+        if let Some(seen) = files::list_one(&self.job, &path) {
+            self.sent.insert(path, seen);
         }
     }
 
@@ -117,15 +130,15 @@ impl Side {
         loop {
             let began = Instant::now();
             // Before the look: what was written before it is in it.
-            let asked = self.asked.exists();
+            let asked = fs::read_to_string(&self.asked).ok();
             self.give_once()?;
-            if asked {
+            if let Some(asked) = asked {
                 self.conversation.say(&Head::AllSent, b"")?;
                 while self.conversation.wait()?.0 != Head::Kept {}
-                fs::remove_file(&self.asked)?;
-                if self.ended {
-                    return Ok(());
-                }
+                // The driver ends now, one way or the other.
+                let requeue = asked == REQUEUE;
+                self.conversation.say(&Head::Over { requeue }, b"")?;
+                return fs::remove_file(&self.asked);
             }
             let pause = (began.elapsed() * SHARE).max(LOOK);
             if let Some((
@@ -172,7 +185,6 @@ impl Side {
                 length: bytes.len() as u64,
             };
             self.conversation.say(&head, &bytes)?;
-            self.ended |= path == RESULT;
             self.sent.insert(path, seen);
             return Ok(());
         }

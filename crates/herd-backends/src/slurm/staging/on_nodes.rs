@@ -1,6 +1,6 @@
 //! What driver and executors do about their directory where nodes share none with the submitting side.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use crate::local::target;
 
 /// The file by which the driver asks for its records to be given away; it is gone when they are.
 pub(super) const ASKED: &str = "asked";
+/// What it holds where Slurm is to start the job again.
+pub(super) const REQUEUE: &str = "requeue";
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -38,11 +40,17 @@ impl NodeSide {
     }
 }
 
-/// Waits, no longer than `bound`, until the submitting side has all that stands in the records now.
-pub(in crate::slurm) async fn kept_here(side: &NodeSide, bound: Duration) -> bool {
+/// Waits, no longer than `bound`, until the submitting side has all that stands in the records now. With
+/// `requeue` it then has Slurm start the job again, for which nodes may have no command.
+pub(in crate::slurm) async fn kept_here(side: &NodeSide, requeue: bool, bound: Duration) -> bool {
     let asked = side.0.join(ASKED);
+    let new = side.0.join(".asked");
     let until = Instant::now() + bound;
-    if File::create(&asked).is_err() {
+    let text = if requeue { REQUEUE } else { "" };
+    if fs::write(&new, text)
+        .and_then(|()| fs::rename(&new, &asked))
+        .is_err()
+    {
         return false;
     }
     while asked.exists() {

@@ -49,6 +49,11 @@ pub(super) enum Head {
     AllSent,
     /// All that had come is kept.
     Kept,
+    /// Nothing more comes: this run of the job is over.
+    Over {
+        /// Whether another is to follow, which the submitting side asks Slurm for.
+        requeue: bool,
+    },
     /// A request for the job's end.
     Cancel {
         /// Signal for the ranks.

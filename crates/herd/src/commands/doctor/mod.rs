@@ -1,12 +1,13 @@
 //! `herd doctor`: checks this machine or a cluster and says what to change. It changes nothing that stays.
 
-mod cluster;
+pub(crate) mod cluster;
 mod programs;
 mod system;
 
+use std::borrow::Cow;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 use crate::backends::LOCAL;
@@ -21,9 +22,9 @@ use crate::printer::{Printer, Row};
 const FAILED: u8 = 1;
 
 /// What a check found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Nothing to do.
     Ok,
     /// Works, with less than there could be.
@@ -33,29 +34,29 @@ pub(super) enum Verdict {
 }
 
 /// One finding.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Finding {
-    check: &'static str,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    check: Cow<'static, str>,
     verdict: Verdict,
     detail: String,
     remedy: Option<String>,
 }
 
 impl Finding {
-    fn new(check: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(check: &'static str, verdict: Verdict, detail: impl Into<String>) -> Self {
         Self {
-            check,
+            check: Cow::Borrowed(check),
             verdict,
             detail: detail.into(),
             remedy: None,
         }
     }
 
-    fn ok(check: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn ok(check: &'static str, detail: impl Into<String>) -> Self {
         Self::new(check, Verdict::Ok, detail)
     }
 
-    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
@@ -77,7 +78,7 @@ impl Row for Finding {
             Verdict::Fail => "fail",
         };
         vec![
-            self.check.to_owned(),
+            self.check.to_string(),
             verdict.to_owned(),
             self.detail.clone(),
             self.remedy.clone().unwrap_or_default(),
@@ -85,7 +86,7 @@ impl Row for Finding {
     }
 
     fn name(&self) -> String {
-        self.check.to_owned()
+        self.check.to_string()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `herd logs`: what a job's ranks wrote, merged, filtered, followed.
 
+mod apart;
 pub(super) mod console;
 mod live;
 mod ranks;
@@ -14,6 +15,7 @@ use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
 
 use super::places::Places;
 use super::{Outcome, interrupt};
+use crate::backend_login;
 use crate::cli::query::{LogsArgs, StreamArg};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
@@ -31,9 +33,20 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     if args.follow {
         interrupt::tell_that_it_goes_on(&job);
     }
+    if args.follow {
+        backend_login::follow(&[&job], true);
+    }
     let places = Places::of(&job);
+    let apart = job.tasks_apart()?;
     if let Some(index) = args.task {
         places.check_task(index)?;
+        if let Some(record) = &job.login {
+            return backend_login::show(record, task::words(args, &job, index), printer);
+        }
+        if let Some(plan) = &apart {
+            return apart::one(args, &job, plan, index, printer);
+        }
+        refuse_beside_task(args)?;
         return task::run(args, &job, index, printer);
     }
     if places.is_array() {
@@ -41,7 +54,16 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     }
     let filter = filter(args, &places)?;
     let mut shaper = Shaper::new(args.prefix, args.raw, printer.out_color());
-    if args.live {
+    if let Some(record) = job.login.as_ref().filter(|_| !args.follow) {
+        // What is here already is better than nothing.
+        if let Err(error) = backend_login::fetch_log(&job, record) {
+            printer.report(&error.render(printer.err_color()));
+        }
+    }
+    if let Some(plan) = &apart {
+        return apart::all(args, &job, plan, filter, &mut shaper, printer);
+    }
+    if args.live && job.login.is_none() {
         live::follow(&job, filter, &mut shaper, printer)?;
     } else if args.follow {
         follow(&job, filter, &mut shaper, printer)?;
@@ -68,7 +90,10 @@ pub(super) fn follow_to_end(
     shaper: &mut Shaper,
     printer: &mut Printer,
 ) -> Result<(), ExpectedError> {
-    follow(job, Filter::default(), shaper, printer)
+    match job.tasks_apart()? {
+        Some(plan) => apart::follow(job, &plan, Filter::default(), shaper, printer),
+        None => follow(job, Filter::default(), shaper, printer),
+    }
 }
 
 fn follow(
@@ -137,6 +162,25 @@ fn refuse_ranks(args: &LogsArgs) -> Result<(), ExpectedError> {
         return refused("--stream", name.to_owned(), why);
     }
     Ok(())
+}
+
+/// A task that shares its allocation with others has one log without prefixes and times.
+fn refuse_beside_task(args: &LogsArgs) -> Result<(), ExpectedError> {
+    let given = [
+        ("--rank", args.rank.is_some()),
+        ("--node", args.node.is_some()),
+        ("--since", args.since.is_some()),
+        ("--stream", args.stream.is_some()),
+        ("--prefix", args.prefix.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(ExpectedError::BadOption {
+            option,
+            value: option.to_owned(),
+            source: "the task of `--task` has one log, of one rank and without times".into(),
+        }),
+        None => Ok(()),
+    }
 }
 
 fn filter(args: &LogsArgs, places: &Places) -> Result<Filter, ExpectedError> {

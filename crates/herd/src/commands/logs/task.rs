@@ -16,6 +16,19 @@ use crate::watch::{BOUND, Watch};
 /// Longest line kept in memory; longer ones are cut into pieces.
 const MAX_LINE: u64 = 1 << 20;
 
+/// The same request for the herd of a login node, which has the file.
+pub(super) fn words(args: &LogsArgs, job: &Job, index: u32) -> Vec<String> {
+    let mut words = vec!["logs".to_owned(), "--task".to_owned(), index.to_string()];
+    words.extend(args.follow.then(|| "--follow".to_owned()));
+    words.extend(args.raw.then(|| "--raw".to_owned()));
+    if let Some(lines) = args.tail {
+        words.extend(["--tail".to_owned(), lines.to_string()]);
+    }
+    words.extend(args.grep.as_ref().map(|text| format!("--grep={text}")));
+    words.push(job.dir.id().to_string());
+    words
+}
+
 /// Prints the task's log, and follows it until the job ends.
 pub(super) fn run(args: &LogsArgs, job: &Job, index: u32, printer: &mut Printer) -> Outcome {
     let path = job.dir.task_log(index);

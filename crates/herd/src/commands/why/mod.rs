@@ -4,10 +4,12 @@ mod queue;
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use self::queue::Queue;
 use super::Outcome;
+use crate::backend_login;
 use crate::cli::query::WhyArgs;
 use crate::jobs::{self, Job};
 use crate::printer::Printer;
@@ -32,6 +34,17 @@ struct Why {
 pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
     let job = jobs::open(&home, &args.job)?;
+    if let Some(record) = job.login.as_ref().filter(|_| !job.is_ended()) {
+        let format = args.output.output.to_possible_value();
+        let format = format.map_or_else(String::new, |format| format.get_name().to_owned());
+        let id = job.dir.id().to_string();
+        let words = ["why", "-o", &format, &id].map(str::to_owned).to_vec();
+        match backend_login::show(record, words, printer) {
+            Ok(code) => return Ok(code),
+            // What is known here is better than nothing.
+            Err(error) => printer.report(&error.render(printer.err_color())),
+        }
+    }
     let context = job.report_context(false);
     let answer = Why {
         id: job.dir.id().to_string(),

@@ -11,10 +11,10 @@ use herd_backends::slurm::cluster::Cluster;
 use herd_core::text::{error_line, nearest};
 
 use super::{Finding, Verdict};
-use crate::backend_slurm;
 use crate::backends::{SLURM, configured};
 use crate::config::{self, SlurmBackend};
 use crate::error::ExpectedError;
+use crate::{backend_login, backend_slurm};
 
 /// Every check of a cluster.
 pub(super) fn all(name: &str, home: Option<&Path>) -> Result<Vec<Finding>, ExpectedError> {
@@ -29,6 +29,14 @@ pub(super) fn all(name: &str, home: Option<&Path>) -> Result<Vec<Finding>, Expec
         });
     }
     let backend = configured(name, &config);
+    match backend.login() {
+        Some(target) => Ok(backend_login::doctor(&target, &backend)),
+        None => Ok(of(&backend, home)),
+    }
+}
+
+/// Every check of this cluster, whose commands are on this machine.
+pub(crate) fn of(backend: &SlurmBackend, home: Option<&Path>) -> Vec<Finding> {
     let mut findings = vec![home::program(), home::directory(home), login::shell()];
     let cluster = Cluster {
         name: backend.cluster.clone(),
@@ -37,14 +45,14 @@ pub(super) fn all(name: &str, home: Option<&Path>) -> Result<Vec<Finding>, Expec
         Ok(survey) => {
             findings.insert(0, settings::versions(&survey));
             findings.extend(settings::clock(&survey));
-            findings.extend(nodes::partitions(&survey.facts, &backend));
+            findings.extend(nodes::partitions(&survey.facts, backend));
             findings.push(nodes::nodes(&survey.facts));
             findings.push(nodes::gpus(&survey.facts));
-            findings.extend(settings::all(&survey, &backend));
+            findings.extend(settings::all(&survey, backend));
         }
-        Err(error) => findings.insert(0, unanswered(&error, &backend)),
+        Err(error) => findings.insert(0, unanswered(&error, backend)),
     }
-    Ok(findings)
+    findings
 }
 
 fn unanswered(error: &ExpectedError, backend: &SlurmBackend) -> Finding {

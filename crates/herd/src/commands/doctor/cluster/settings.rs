@@ -187,11 +187,9 @@ fn images(survey: &Survey) -> Finding {
     Finding::ok(
         "images",
         match survey.images {
-            Images::Pyxis => "the cluster has Pyxis; jobs with `image` are refused by this release",
-            Images::Bundles => {
-                "srun takes OCI bundles; jobs with `image` are refused by this release"
-            }
-            Images::No => "none: jobs with `image` are refused",
+            Images::Pyxis => "Pyxis: `image` is the name of an image, or a file with one",
+            Images::Bundles => "Slurm's OCI support: `image` is the path of a bundle on the nodes",
+            Images::No => "none, neither Pyxis nor oci.conf: jobs with `image` are refused",
         },
     )
 }

@@ -1,0 +1,103 @@
+//! A controller that stops for a minute while jobs are in each of their phases.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use herd_testing::within;
+use serde_json::json;
+
+use crate::case;
+use crate::faults::{on, waiting};
+use crate::lab::Lab;
+use crate::nodes::Replaced;
+use crate::user::{DEADLINE, Job, User};
+
+pub(crate) fn cases() -> Vec<crate::Case> {
+    vec![case!(
+        controller::i3_a_controller_that_stops_for_a_minute_ends_no_job
+    )]
+}
+
+const STOPPED: Duration = Duration::from_mins(1);
+
+pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
+    let _alone = lab.alone();
+    let user = User::new(lab);
+    let dir = user.path("").display().to_string();
+    let script = waiting(&user);
+    let each = |name: &str| {
+        format!("touch {dir}/{name}-$HERD_NODE_RANK; while [ ! -e {dir}/go ]; do sleep 0.1; done")
+    };
+    let setup = json!({"on": "each", "run": each("setup")});
+    let setting_up = user.submit(on([3, 4], json!({"setup": setup, "run": "echo ran"})));
+    let running = user.submit(on([5, 6], json!({"run": script})));
+    // What is due at its end needs the controller.
+    let again = json!({
+        "run": format!("[ $HERD_ATTEMPT = 1 ] || exit 0; {}; exit 9", each("failing")),
+        "retry": {"max": 1, "on": ["exit:9"], "backoff": "1s"},
+    });
+    let failing = user.submit(on([7, 8], again));
+    let unwanted = user.submit(on(
+        [9, 10],
+        json!({"run": format!("touch {dir}/unwanted-$HERD_RANK; sleep 600")}),
+    ));
+    let queued = user.submit(json!({"run": "echo ran", "after": [running.id]}));
+    for name in ["setup", "up-1", "failing", "unwanted"] {
+        for node in 0..2 {
+            user.await_file(&format!("{name}-{node}"));
+        }
+    }
+    queued.await_state("QUEUED");
+    // Its driver is about to start the step.
+    let held = format!(
+        "touch {dir}/starting; while [ ! -e {dir}/go-srun ]; do sleep 0.1; done; exec REAL \"$@\""
+    );
+    let srun = Replaced::on(&user, 1, "/usr/bin/srun", &held);
+    let starting = user.submit(on([1, 2], json!({"run": "echo ran"})));
+    user.await_file("starting");
+    lab.slurm(&["node", "stop-slurmctld", "ctl"]);
+    let stopped = Instant::now();
+    user.touch("go-srun");
+    // Nothing is said of what nobody can know, and nothing is ended. Slurm's commands take their time.
+    let file = user.file("late.yaml", json!({"run": "true"}));
+    thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(running.state(), "RUNNING"));
+        scope.spawn(|| assert_eq!(setting_up.state(), "SETTING_UP"));
+        scope.spawn(|| queued.state());
+        let refused = user.ask(&["submit", &file]);
+        assert_ne!(refused.code, 0, "{refused:?}");
+        assert!(refused.err.contains("hint:"), "{refused:?}");
+    });
+    // Its executors are told by its driver.
+    assert_eq!(user.ask(&["cancel", &unwanted.id]).code, 0);
+    user.touch("go");
+    // They go on, a phase further or to their ends.
+    let ended = |job: &Job<'_>| job.record("result.json");
+    for (job, state) in [
+        (&running, "SUCCEEDED"),
+        (&setting_up, "SUCCEEDED"),
+        (&unwanted, "CANCELLED"),
+    ] {
+        within(DEADLINE, "the result", || ended(job).is_object());
+        assert_eq!(ended(job)["state"], state, "{}", job.story());
+    }
+    within(DEADLINE, "the end of the first attempt", || {
+        failing.record("attempts/1/end").is_object()
+    });
+    within(2 * STOPPED, "a minute", || stopped.elapsed() >= STOPPED);
+    for job in [&queued, &starting, &failing] {
+        assert!(ended(job).is_null(), "{}", job.story());
+    }
+    lab.slurm(&["node", "start-slurmctld", "ctl"]);
+    assert_eq!(setting_up.log().matches(") ran\n").count(), 2);
+    queued.ends("SUCCEEDED", 0);
+    starting.ends("SUCCEEDED", 0);
+    assert_eq!(starting.log().matches(") ran\n").count(), 2);
+    let result = failing.ends("SUCCEEDED", 0);
+    assert_eq!(result["attempts"], 2, "{}", failing.story());
+    unwanted.ends("CANCELLED", 130);
+    drop(srun);
+    for job in [running, setting_up, queued, starting, failing, unwanted] {
+        job.gone();
+    }
+}
