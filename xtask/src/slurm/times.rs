@@ -13,7 +13,8 @@ use crate::table::Row;
 /// The job; to herd it is given as words, to Slurm in a script.
 const JOB: &str = "#!/bin/sh\nsrun true\n";
 
-/// Rounds of herd and of Slurm's own commands, which take turns at being first.
+/// Rounds of herd and of Slurm's own commands, which take turns at being first. Where Slurm is to give the
+/// job a login environment (`--export=NONE`), it starts a login shell ahead of it.
 pub(super) fn measure(lab: &Lab, herd: &Path, home: &Path, runs: usize) -> Result<Vec<Row>> {
     let mut rows = [
         row(
@@ -30,27 +31,35 @@ pub(super) fn measure(lab: &Lab, herd: &Path, home: &Path, runs: usize) -> Resul
             "ms",
         ),
         row("peer: the job of `sbatch`, the same", "ms"),
+        row("herd's above that in the same round", "ms"),
+        row(
+            "peer: the job of `sbatch --export=NONE`, as herd's is",
+            "ms",
+        ),
         row("herd's above that in the same round; bound 60", "ms"),
     ];
     let script = home.join("job.sh");
     fs::write(&script, JOB).context("write a batch script")?;
     // One round more than asked for: the first fills the page cache and is thrown away.
     for round in 0..=runs {
-        let (ours, theirs) = if round % 2 == 0 {
-            let ours = of_herd(lab, herd, home)?;
-            (ours, of_slurm(lab, &script)?)
-        } else {
-            let theirs = of_slurm(lab, &script)?;
-            (of_herd(lab, herd, home)?, theirs)
-        };
+        let (mut ours, mut plain, mut same) = ((0.0, 0.0), (0.0, 0.0), (0.0, 0.0));
+        for turn in 0..3 {
+            match (round + turn) % 3 {
+                0 => ours = of_herd(lab, herd, home)?,
+                1 => plain = of_slurm(lab, &script, "ALL")?,
+                _ => same = of_slurm(lab, &script, "NONE")?,
+            }
+        }
         if round > 0 {
             let samples = [
                 ours.0,
-                theirs.0,
-                ours.0 - theirs.0,
+                plain.0,
+                ours.0 - plain.0,
                 ours.1,
-                theirs.1,
-                ours.1 - theirs.1,
+                plain.1,
+                ours.1 - plain.1,
+                same.1,
+                ours.1 - same.1,
             ];
             for (row, sample) in rows.iter_mut().zip(samples) {
                 row.samples.push(sample);
@@ -77,7 +86,7 @@ fn of_herd(lab: &Lab, herd: &Path, home: &Path) -> Result<(f64, f64)> {
     Ok((returned, milliseconds(took)))
 }
 
-fn of_slurm(lab: &Lab, script: &Path) -> Result<(f64, f64)> {
+fn of_slurm(lab: &Lab, script: &Path, export: &str) -> Result<(f64, f64)> {
     lab.quiet()?;
     let nodes = format!("--nodes={NODES}");
     let mut sbatch = lab.command("sbatch");
@@ -86,6 +95,7 @@ fn of_slurm(lab: &Lab, script: &Path) -> Result<(f64, f64)> {
             "--parsable",
             "--ntasks-per-node=1",
             "--output=/dev/null",
+            &format!("--export={export}"),
             &nodes,
         ])
         .arg(script);

@@ -10,9 +10,6 @@ use herd_link::message::{FromCoordinator, Phase};
 
 use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 
-/// What herd ends with where SIGTERM was the end.
-const TERMINATED: u8 = 128 + 15;
-
 /// Why a backend has asked a driver for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
@@ -64,12 +61,13 @@ impl Coordinator {
         self.stop.is_some() || self.stage == Stage::Finished
     }
 
-    /// It is known now why the backend asked for the end.
-    pub fn decide(&mut self, why: Withdrawal, now_ms: u64) {
+    /// It is known now why the backend asked for the end; the code is that of an end that ranks saw before
+    /// this process did.
+    pub fn decide(&mut self, why: Withdrawal, code_of_asked: u8, now_ms: u64) {
         self.undecided = false;
         let (code, cancelled) = match self.stop {
             Some(Stop::Cancelled { code }) => (code, true),
-            Some(Stop::Failed(None)) => (TERMINATED, false),
+            Some(Stop::Failed(None)) => (code_of_asked, false),
             _ => return self.advance(now_ms),
         };
         match (why, cancelled) {

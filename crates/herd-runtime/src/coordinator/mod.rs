@@ -29,7 +29,7 @@ pub const SILENCE_MS: u64 = 15_000;
 /// How long nodes may take to end after the ranks' grace, before they count as lost.
 const ENDING_MARGIN_MS: u64 = 10_000;
 /// SIGTERM's number; the signal that asks ranks to end.
-const SIGTERM: i32 = 15;
+pub(crate) const SIGTERM: i32 = 15;
 
 /// What the driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use self::starter::Starter;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
 pub use crate::coordinator::Withdrawal;
-use crate::coordinator::{Action, Coordinator};
+use crate::coordinator::{Action, Coordinator, SIGTERM};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Ended, Executors};
 use crate::guard;
@@ -230,7 +230,8 @@ impl Driver {
                 }
                 () = self.starter.due() => self.start_again(),
                 why = answer(&mut self.asking) => {
-                    self.coordinator.decide(why, self.clock.now_ms());
+                    let (_, code) = asked_by_signal(&self.job, SIGTERM);
+                    self.coordinator.decide(why, code, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());

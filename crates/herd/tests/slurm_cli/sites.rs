@@ -44,6 +44,7 @@ fn build8_doctor_checks_a_cluster_and_has_a_remedy_for_what_it_finds() {
         ("mpi", "pmi2"),
         ("program", "herd-node"),
         ("home", "/tmp"),
+        ("login", "a login shell takes"),
     ] {
         assert!(detail(check).contains(part), "{check}: {}", detail(check));
     }

@@ -132,16 +132,11 @@ fn of_limit(limit: &LimitUse) -> String {
 
 fn of_share(share: &FairShare) -> String {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
-    let mut text = format!("share: {}: ", share.of);
-    if let Some(shares) = share.shares {
-        text += &format!("{shares} shares, ");
-    }
-    text += &format!("due {}, used {}", percent(share.due), percent(share.used));
-    if let Some(level) = share.level {
-        text += &format!(", level {level:.2}");
-    }
-    if let Some(factor) = share.factor {
-        text += &format!(", factor {factor:.2}");
-    }
-    text
+    let mut words = Vec::new();
+    words.extend(share.shares.map(|shares| format!("{shares} shares")));
+    words.push(format!("due {}", percent(share.due)));
+    words.push(format!("used {}", percent(share.used)));
+    words.extend(share.level.map(|level| format!("level {level:.2}")));
+    words.extend(share.factor.map(|factor| format!("factor {factor:.2}")));
+    format!("share: {}: {}", share.of, words.join(", "))
 }

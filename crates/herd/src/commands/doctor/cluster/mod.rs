@@ -1,6 +1,7 @@
 //! Checks of a Slurm cluster: what it is, what it can do, and what of it stands in the way of jobs.
 
 mod home;
+mod login;
 mod nodes;
 mod settings;
 
@@ -40,6 +41,7 @@ pub(crate) fn of(backend: &SlurmBackend, home: Option<&Path>) -> Vec<Finding> {
         Some(false) => vec![home::staged(backend)],
         Some(true) | None => vec![home::program(), home::directory(home)],
     };
+    findings.push(login::shell());
     let cluster = Cluster {
         name: backend.cluster.clone(),
     };
