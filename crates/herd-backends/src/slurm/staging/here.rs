@@ -29,6 +29,7 @@ use tokio::time::sleep;
 
 use super::files;
 use super::link::Conversation;
+use super::node::RESULT;
 use super::wire::Head;
 use crate::attempts::once;
 use crate::slurm::DURABILITY;
@@ -227,6 +228,8 @@ impl Staging<'_> {
             ended_ms: Clock::start().now_ms(),
             tasks: None,
         };
+        // Gone before anybody hears of the end.
+        self.job.delete_secrets()?;
         once(self.job.write_result(&settled, DURABILITY))?;
         Ok(())
     }
@@ -313,12 +316,16 @@ impl Staging<'_> {
         loop {
             let said = match node.next(LOOK) {
                 // The other side may be ended with its step before it can say so.
-                Err(_) if over || self.path("result.json")?.exists() => return Ok(false),
+                Err(_) if over || self.path(RESULT)?.exists() => return Ok(false),
                 said => said?,
             };
             match said {
                 Some((Head::Over { requeue }, _)) => return Ok(requeue),
                 Some((Head::Whole { path, .. }, bytes)) => {
+                    if path == RESULT {
+                        // Gone before anybody hears of the end.
+                        self.job.delete_secrets().map_err(io::Error::other)?;
+                    }
                     files::write_whole(&self.path(&path)?, &bytes)?;
                 }
                 Some((Head::Part { path, offset, .. }, bytes)) => {

@@ -219,7 +219,7 @@ impl Side {
 }
 
 /// The job's result.
-const RESULT: &str = "result.json";
+pub(super) const RESULT: &str = "result.json";
 
 /// Whether a file speaks of what others hold.
 fn speaks(path: &str) -> bool {
