@@ -74,14 +74,8 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
             "remove it there, and submit the job again",
         );
     }
-    if tasks_apart(spec, facts) && !facts.shared_home {
-        refuse(
-            "array",
-            format!(
-                "on {place} tasks share no directory, which those with an allocation of their own need"
-            ),
-            "run them in one allocation, `slurm: {allocation: job}`",
-        );
+    if let Some((key, reason, hint)) = without_shared_home(spec, facts) {
+        refuse(key, reason, hint);
     }
     if spec.image.is_some() && !facts.images {
         let hint = "remove `image`, or choose a backend that runs containers";
@@ -111,6 +105,29 @@ pub(super) fn refusals(spec: &JobSpec, facts: &BackendFacts) -> Vec<Unsupported>
     }
     refused.extend(amounts(spec, facts));
     refused
+}
+
+/// What an array needs of nodes that share no directory.
+fn without_shared_home(
+    spec: &JobSpec,
+    facts: &BackendFacts,
+) -> Option<(&'static str, String, &'static str)> {
+    if facts.shared_home || spec.array.is_none() {
+        return None;
+    }
+    let place = &facts.name;
+    if tasks_apart(spec, facts) {
+        let reason = format!(
+            "on {place} tasks share no directory, which those with an allocation of their own need"
+        );
+        let hint = "run them in one allocation, `slurm: {allocation: job}`";
+        return Some(("array", reason, hint));
+    }
+    // Only the first node's records come back.
+    (spec.nodes > 1).then(|| {
+        let reason = format!("on {place} nodes share no directory for the logs of tasks");
+        ("nodes", reason, "run the tasks on one node")
+    })
 }
 
 /// Amounts that the place does not have.

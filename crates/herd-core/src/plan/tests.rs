@@ -218,3 +218,26 @@ fn i13_more_memory_than_there_is_and_too_little_to_run_are_refused() {
     assert_eq!(refused[0].key, "resources.memory");
     assert!(refused[0].hint.contains("at least 16MiB"), "{refused:?}");
 }
+
+#[test]
+fn i13_arrays_on_nodes_that_share_no_directory_run_on_one_of_them() {
+    let facts = BackendFacts {
+        name: "far".to_owned(),
+        kind: BackendKind::Slurm,
+        shared_home: false,
+        max_nodes: None,
+        ..BackendFacts::local(8, 2)
+    };
+    let keys = |text: &str| {
+        let submission = Submission::first(JobId::generate(), "/w");
+        let refused = plan(&spec(text), &facts, submission)
+            .err()
+            .unwrap_or_default();
+        let keys = refused.into_iter().map(|refusal| refusal.key);
+        keys.collect::<Vec<_>>()
+    };
+    let one = "array: 0-3\nslurm: {allocation: job}\nrun: a\n";
+    assert_eq!(keys(one), Vec::<String>::new());
+    assert_eq!(keys(&format!("{one}nodes: 2\n")), ["nodes"]);
+    assert_eq!(keys("array: 0-3\nrun: a\n"), ["array"]);
+}
