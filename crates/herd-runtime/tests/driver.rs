@@ -56,7 +56,7 @@ fn plan() -> Plan {
 }
 
 /// Starts the executors of all nodes, as a step of Slurm does; the first time nobody is there to do it.
-const STEP: &str = "[ -e $ASKED ] || { touch $ASKED; echo not there >&2; exit 1; }; for node in node0 node1; do SLURMD_NODENAME=$node \"$@\" & done; wait";
+const STEP: &str = "[ -e $ASKED ] || { touch $ASKED; echo not there >&2; exit 1; }; [ -e $ASKED.again ] || { touch $ASKED.again; exec sleep 600; }; for node in node0 node1; do SLURMD_NODENAME=$node \"$@\" & done; wait";
 
 /// Runs the job; its merged log, and how often the driver said that it had grown.
 /// With `cut`, every connection of an executor breaks after so many bytes; with `step`, one program

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -48,6 +49,8 @@ impl SlurmLab {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            // Whoever kills the test's process group does not kill it.
+            .process_group(0)
             .spawn()
             .unwrap();
         let mut lab = Self {

@@ -289,8 +289,10 @@ impl Driver {
     }
 
     fn start_again(&mut self) {
-        match self.starter.start(!self.coordinator.is_ending()) {
+        let nobody = self.coordinator.hellos().iter().all(Option::is_none);
+        match self.starter.start(nobody && !self.coordinator.is_ending()) {
             Some(Ok(executors)) => {
+                // The one before is killed, where it still waits.
                 self.executors = executors;
                 self.coordinator.gather_from(self.clock.now_ms());
             }

@@ -180,7 +180,7 @@ mod tests {
             jobs,
             [
                 "status", "logs", "events", "wait", "cancel", "hold", "release", "requeue", "why",
-                "exec"
+                "exec", "get"
             ]
         );
         let mut script = Vec::new();

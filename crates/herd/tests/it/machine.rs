@@ -54,7 +54,7 @@ fn man_pages_one_per_command() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     pages.sort();
-    assert_eq!(pages.len(), 20, "{pages:?}");
+    assert_eq!(pages.len(), 21, "{pages:?}");
     assert!(pages.contains(&"herd-run.1".to_owned()));
     let run = std::fs::read_to_string(bench.dir.path().join("pages/herd-run.1")).unwrap();
     assert!(run.contains("herd run") && run.contains("nodes"), "{run}");

@@ -97,16 +97,11 @@ pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
     });
     assert_eq!(setting_up.log().matches(") ran\n").count(), 2);
     queued.ends("SUCCEEDED", 0);
-    // `srun` was started again as long as it found nobody. Once it has found a controller that has just
-    // come back, it may wait for its step longer than nodes may take to register.
+    // `srun` was started again as long as it found nobody, and once more where it waited in vain.
     let warned = fs::read_to_string(starting.dir.join("attempts/1/events.jsonl")).unwrap();
     assert!(warned.contains("it is started again"), "{warned}");
-    if starting.wait() == 0 {
-        assert_eq!(starting.log().matches(") ran\n").count(), 2);
-    } else {
-        let failure = starting.ends("FAILED", 125)["failure"].to_string();
-        assert!(failure.contains("did not register"), "{failure}");
-    }
+    starting.ends("SUCCEEDED", 0);
+    assert_eq!(starting.log().matches(") ran\n").count(), 2);
     let result = failing.ends("SUCCEEDED", 0);
     assert_eq!(result["attempts"], 2, "{}", failing.story());
     unwanted.ends("CANCELLED", 130);
