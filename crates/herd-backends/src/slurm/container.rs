@@ -78,11 +78,14 @@ pub enum ContainerError {
 /// The directories, without those that lie in others.
 fn mounts(workdir: &str, home: &Path, program: &Path) -> Vec<String> {
     let beside = program.parent().unwrap_or(program);
-    let wanted = [home, beside, Path::new(workdir)];
+    // The image has a root of its own.
+    let is_root = |path: &&Path| *path == Path::new("/");
+    let wanted = [home, beside, Path::new(workdir)].into_iter();
+    let wanted: Vec<&Path> = wanted.filter(|path| !is_root(path)).collect();
     let mut all: Vec<&Path> = Vec::new();
-    for path in wanted {
+    for &path in &wanted {
         let inside = |other: &&Path| path.starts_with(other) && *other != path;
-        if !wanted.iter().any(inside) && !all.contains(&path) && path != Path::new("/") {
+        if !wanted.iter().any(inside) && !all.contains(&path) {
             all.push(path);
         }
     }
