@@ -31,12 +31,12 @@ pub(super) fn measure(lab: &Lab, herd: &Path, home: &Path, runs: usize) -> Resul
             "ms",
         ),
         row("peer: the job of `sbatch`, the same", "ms"),
-        row("herd's above that in the same round", "ms"),
+        row("herd's above that in the same round; bound 60", "ms"),
         row(
             "peer: the job of `sbatch --export=NONE`, as herd's is",
             "ms",
         ),
-        row("herd's above that in the same round; bound 60", "ms"),
+        row("herd's above that in the same round", "ms"),
     ];
     let script = home.join("job.sh");
     fs::write(&script, JOB).context("write a batch script")?;
