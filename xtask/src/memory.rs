@@ -74,29 +74,30 @@ pub(crate) struct Resident {
     /// Name of its program.
     program: String,
     /// What no other process has.
-    anonymous: u32,
-    /// Pages of files, by file and place in it: processes that have the same place share its pages.
-    of_files: BTreeMap<String, u32>,
+    private: u32,
+    /// What others have as well, by file and place in it: pages of a file that several have mapped, and
+    /// what neither side of a fork has written since.
+    shared: BTreeMap<String, u32>,
 }
 
-/// Megabytes of the programs of these names. Pages of a file that several of them have are in memory
-/// once, and counted once.
+/// Megabytes of the programs of these names. What several of them share is in memory once, and counted
+/// once.
 pub(crate) fn sum(found: &[Resident], names: &[&str]) -> Result<f64> {
     let mut kibibytes = 0;
-    let mut of_files = BTreeMap::new();
+    let mut shared = BTreeMap::new();
     let mut any = false;
     for process in found {
         if names.contains(&process.program.as_str()) {
             any = true;
-            kibibytes += process.anonymous;
-            for (place, &size) in &process.of_files {
-                let most = of_files.entry(place).or_insert(0);
+            kibibytes += process.private;
+            for (place, &size) in &process.shared {
+                let most = shared.entry(place).or_insert(0);
                 *most = size.max(*most);
             }
         }
     }
     ensure!(any, "no process of {}", names.join(", "));
-    kibibytes += of_files.values().sum::<u32>();
+    kibibytes += shared.values().sum::<u32>();
     Ok(f64::from(kibibytes) * 1024.0 / 1e6)
 }
 
@@ -108,40 +109,37 @@ pub(crate) fn memory_below(ancestor: u32) -> Result<Vec<Resident>> {
         let name = program.file_name().unwrap_or_default();
         let path = format!("/proc/{pid}/smaps");
         let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        let (anonymous, of_files) = resident_in(&text);
+        let (private, shared) = resident_in(&text);
         Ok(Resident {
             program: name.to_string_lossy().into_owned(),
-            anonymous,
-            of_files,
+            private,
+            shared,
         })
     };
     descendants(ancestor)?.into_iter().map(of).collect()
 }
 
-/// Anonymous pages and pages of files in `/proc/PID/smaps`, KiB: for each mapping a line with its
-/// addresses, permissions, offset, device, inode and path, then lines of `Field: number kB`.
+/// Private and shared pages in `/proc/PID/smaps`, KiB: for each mapping a line with its addresses,
+/// permissions, offset, device, inode and path, then lines of `Field: number kB`.
 fn resident_in(smaps: &str) -> (u32, BTreeMap<String, u32>) {
-    let mut anonymous = 0;
-    let mut of_files = BTreeMap::<String, u32>::new();
+    let mut private = 0;
+    let mut shared = BTreeMap::<String, u32>::new();
     let mut place = String::new();
     for line in smaps.lines() {
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
-        let number = || words.clone().next().and_then(|word| word.parse().ok());
+        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
         match first {
-            "Rss:" => *of_files.entry(place.clone()).or_default() += number().unwrap_or(0),
-            "Anonymous:" => {
-                let own: u32 = number().unwrap_or(0);
-                anonymous += own;
-                let all = of_files.entry(place.clone()).or_default();
-                *all = all.saturating_sub(own);
+            "Private_Clean:" | "Private_Dirty:" => private += number(),
+            "Shared_Clean:" | "Shared_Dirty:" => {
+                *shared.entry(place.clone()).or_default() += number();
             }
             _ if first.ends_with(':') => {}
             // Without what differs between processes: the addresses.
             _ => place = words.collect::<Vec<_>>().join(" "),
         }
     }
-    (anonymous, of_files)
+    (private, shared)
 }
 
 /// A process and all below it, found by their parents.
@@ -188,23 +186,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_a_file_that_two_processes_have_count_once() {
+    fn what_two_processes_share_counts_once() {
         let process = |addresses: &str, own: u32| {
             let smaps = format!(
-                "{addresses} r-xp 00001000 08:01 77    /usr/bin/herd\nSize:  900 kB\nRss:  500 kB\nAnonymous:  0 kB\n\
-                 {addresses} rw-p 00000000 00:00 0    [heap]\nRss:  {own} kB\nAnonymous:  {own} kB\nVmFlags: rd wr\n"
+                "{addresses} r-xp 00001000 08:01 77    /usr/bin/herd\nRss:  500 kB\nShared_Clean:  490 kB\n\
+                 Private_Clean:  10 kB\n{addresses} rw-p 00000000 00:00 0    [heap]\nRss:  99 kB\n\
+                 Shared_Dirty:  20 kB\nPrivate_Dirty:  {own} kB\nVmFlags: rd wr\n"
             );
-            let (anonymous, of_files) = resident_in(&smaps);
+            let (private, shared) = resident_in(&smaps);
             Resident {
                 program: "herd".to_owned(),
-                anonymous,
-                of_files,
+                private,
+                shared,
             }
         };
         let found = [process("55a0-55b0", 100), process("7fa0-7fb0", 30)];
         let megabytes = sum(&found, &["herd"]).unwrap();
+        let kibibytes = 490.0 + 20.0 + 2.0 * 10.0 + 130.0;
         assert!(
-            (megabytes - 630.0 * 1024.0 / 1e6).abs() < 1e-9,
+            (megabytes - kibibytes * 1024.0 / 1e6).abs() < 1e-9,
             "{megabytes}"
         );
         assert!(sum(&found, &["mpirun"]).is_err());
