@@ -299,8 +299,8 @@ pub(crate) fn an_array_after_a_job_and_a_job_after_an_array(lab: &Lab) {
     let user = User::new(lab);
     let run = waiting(&user);
     let first = user.submit(json!({"run": run}));
-    let array =
-        user.submit(json!({"array": "0-2", "after": [first.id], "run": "[ $HERD_ARRAY_INDEX = 0 ]"}));
+    let array = user
+        .submit(json!({"array": "0-2", "after": [first.id], "run": "[ $HERD_ARRAY_INDEX = 0 ]"}));
     let any = user.submit(json!({"after": [{"job": array.id, "when": "any"}], "run": "true"}));
     let ok = user.submit(json!({"after": [array.id], "run": "true"}));
     array.await_state("QUEUED");
