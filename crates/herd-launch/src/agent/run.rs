@@ -236,8 +236,10 @@ impl Agent {
             master_addr: world.master_addr.clone(),
             master_port: world.master_port,
         });
-        let logs = settings.hang_timeout.is_some()
-            || (0..settings.workers).any(|rank| (settings.streams)(world, rank).has_files());
+        let wanted = (0..settings.workers).map(|rank| (settings.streams)(world, rank));
+        let wanted: Vec<Streams> = wanted.collect();
+        let logs =
+            settings.hang_timeout.is_some() || wanted.iter().any(|streams| streams.has_files());
         let files = settings.layout.attempt(attempt, settings.workers, logs)?;
         if settings.hang_timeout.is_some() && settings.layout.run_dir().is_none() {
             return Err(AgentError::NothingToWatch);
@@ -250,7 +252,7 @@ impl Agent {
         .map_err(AgentError::Tee)?;
         let mut follower = Follower::new();
         let mut specs = Vec::new();
-        for (rank, own) in (0..).zip(&files) {
+        for ((rank, own), &wanted) in (0..).zip(&files).zip(&wanted) {
             let worker = Worker {
                 world,
                 local_rank: rank,
@@ -258,7 +260,6 @@ impl Agent {
                 files: own,
             };
             let mut command = (settings.describe)(&worker).map_err(AgentError::Describe)?;
-            let wanted = (settings.streams)(world, rank);
             let streams = if settings.hang_timeout.is_some() {
                 let beats = own.heartbeat.clone().into_os_string();
                 set(&mut command.env, HEARTBEAT_VARIABLE, beats, true);

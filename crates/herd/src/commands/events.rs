@@ -41,8 +41,6 @@ pub(crate) fn run(args: &EventsArgs, home: Option<&Path>, printer: &mut Printer)
     let job = jobs::open(&home, &args.job)?;
     if args.follow {
         interrupt::tell_that_it_goes_on(&job);
-    }
-    if args.follow {
         backend_login::follow(&[&job], false);
     }
     let apart = job.tasks_apart()?.is_some();

@@ -2,16 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::Instant;
 
-use herd_backends::local::Announcer;
 use herd_core::plan::Plan;
-use herd_jobdir::runlog::{Entry, Filter, Follow, Followed, Record, RunLogReader, TaskLogs};
+use herd_jobdir::runlog::{Entry, Filter, Follow, Record, RunLogReader, TaskLogs};
 
 use super::super::Outcome;
 use super::super::places::Places;
+use super::output::{self, Until};
 use super::shape::Shaper;
-use super::{IDLE, filter, tell_what_it_waits_for, unreadable};
+use super::{filter, unreadable};
 use crate::cli::job::PrefixStyle;
 use crate::cli::query::LogsArgs;
 use crate::error::ExpectedError;
@@ -45,18 +44,10 @@ pub(super) fn all(
             }
         }
         None if args.follow => {}
-        None => {
-            let mut text = Vec::new();
-            while let Some(entry) = logs.read().map_err(unreadable)? {
-                printer.data(shaper.shown(&entry, &mut text));
-                if printer.is_closed() {
-                    return Ok(0);
-                }
-            }
-        }
+        None => output::show(&mut logs, shaper, printer)?,
     }
     if args.follow {
-        go_on(job, &mut logs, shaper, printer)?;
+        output::follow(job, &mut logs, Until::LogEnds, shaper, printer)?;
     }
     Ok(0)
 }
@@ -70,30 +61,7 @@ pub(super) fn follow(
     printer: &mut Printer,
 ) -> Result<(), ExpectedError> {
     let mut logs = TaskLogs::new(&job.dir, plan.world_size(), wanted);
-    go_on(job, &mut logs, shaper, printer)
-}
-
-fn go_on(
-    job: &Job,
-    logs: &mut TaskLogs,
-    shaper: &mut Shaper,
-    printer: &mut Printer,
-) -> Result<(), ExpectedError> {
-    let mut text = Vec::new();
-    let mut announcer = Announcer::new(Instant::now());
-    while !printer.is_closed() {
-        match logs.next(IDLE).map_err(unreadable)? {
-            Followed::Entry(entry) => {
-                printer.data(shaper.shown(&entry, &mut text));
-            }
-            Followed::Idle => {
-                printer.flush();
-                tell_what_it_waits_for(job, &mut announcer, printer)?;
-            }
-            Followed::Ended => return Ok(()),
-        }
-    }
-    Ok(())
+    output::follow(job, &mut logs, Until::LogEnds, shaper, printer)
 }
 
 /// Prints the output of one task, without the prefix of the only rank that it may have.
@@ -109,7 +77,6 @@ pub(super) fn one(
     let mut shaper = Shaper::new(style, args.raw, printer.out_color());
     let wanted = filter(args, &Places::of_task(plan))?;
     let task = job.dir.task(index);
-    let mut text = Vec::new();
     if !args.follow {
         let opened = RunLogReader::open(task.path(), wanted).map_err(unreadable)?;
         let Some(mut reader) = opened else {
@@ -119,31 +86,11 @@ pub(super) fn one(
                 hint: Some(format!("`herd status {}` counts its tasks", job.short())),
             });
         };
-        while let Some(entry) = reader.read().map_err(unreadable)? {
-            printer.data(shaper.shown(&entry, &mut text));
-            if printer.is_closed() {
-                break;
-            }
-        }
+        output::show(&mut reader, &mut shaper, printer)?;
         return Ok(0);
     }
-    let mut follow = Follow::new(task.path(), wanted);
-    let mut announcer = Announcer::new(Instant::now());
-    let mut over = false;
-    while !printer.is_closed() {
-        match follow.next(IDLE).map_err(unreadable)? {
-            Followed::Entry(entry) => {
-                printer.data(shaper.shown(&entry, &mut text));
-            }
-            // A task that never began has no end of its own.
-            Followed::Idle if over => break,
-            Followed::Idle => {
-                printer.flush();
-                over = tell_what_it_waits_for(job, &mut announcer, printer)?;
-            }
-            Followed::Ended => break,
-        }
-    }
+    let mut log = Follow::new(task.path(), wanted);
+    output::follow(job, &mut log, Until::LogOrJobEnds, &mut shaper, printer)?;
     Ok(0)
 }
 

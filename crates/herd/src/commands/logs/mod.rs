@@ -3,6 +3,7 @@
 mod apart;
 pub(super) mod console;
 mod live;
+mod output;
 mod ranks;
 pub(super) mod shape;
 mod task;
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use herd_backends::local::Announcer;
-use herd_jobdir::runlog::{Filter, Follow, Followed, RunLogReader, Stream};
+use herd_jobdir::runlog::{Filter, Follow, RunLogReader, Stream};
 
 use super::places::Places;
 use super::{Outcome, interrupt};
@@ -21,6 +22,7 @@ use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
 use crate::printer::Printer;
 use crate::text;
+use output::Until;
 use shape::Shaper;
 
 /// Longest wait for more before the reader of standard output and the driver are looked after.
@@ -32,8 +34,6 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
     let job = jobs::open(&home, &args.job)?;
     if args.follow {
         interrupt::tell_that_it_goes_on(&job);
-    }
-    if args.follow {
         backend_login::follow(&[&job], true);
     }
     let places = Places::of(&job);
@@ -73,13 +73,7 @@ pub(crate) fn run(args: &LogsArgs, home: Option<&Path>, printer: &mut Printer) -
             printer.note(&format!("{} has written nothing yet", job.short()));
             return Ok(0);
         };
-        let mut text = Vec::new();
-        while let Some(entry) = reader.read().map_err(unreadable)? {
-            printer.data(shaper.shown(&entry, &mut text));
-            if printer.is_closed() {
-                break;
-            }
-        }
+        output::show(&mut reader, &mut shaper, printer)?;
     }
     Ok(0)
 }
@@ -102,22 +96,8 @@ fn follow(
     shaper: &mut Shaper,
     printer: &mut Printer,
 ) -> Result<(), ExpectedError> {
-    let mut follow = Follow::new(job.dir.path(), filter);
-    let mut text = Vec::new();
-    let mut announcer = Announcer::new(Instant::now());
-    while !printer.is_closed() {
-        match follow.next(IDLE).map_err(unreadable)? {
-            Followed::Entry(entry) => {
-                printer.data(shaper.shown(&entry, &mut text));
-            }
-            Followed::Idle => {
-                printer.flush();
-                tell_what_it_waits_for(job, &mut announcer, printer)?;
-            }
-            Followed::Ended => return Ok(()),
-        }
-    }
-    Ok(())
+    let mut log = Follow::new(job.dir.path(), filter);
+    output::follow(job, &mut log, Until::LogEnds, shaper, printer)
 }
 
 /// Looks at the job and says what it waits for, when that is news. Whether the job has ended.
