@@ -84,6 +84,21 @@ def host(tmp_path):
                 stream.close()
 
 
+@pytest.fixture
+def home(tmp_path):
+    """A home for jobs."""
+    return str(tmp_path / "home")
+
+
+@pytest.fixture
+def executor(home):
+    """Functions as jobs on this machine."""
+    import herdsman
+
+    with herdsman.Executor(backend="local", home=home) as executor:
+        yield executor
+
+
 @pytest.fixture(autouse=True)
 def handlers_as_before():
     """`PContext.start` installs signal handlers and never takes them back."""

@@ -13,17 +13,6 @@ import herdsman
 from herdsman import _calls
 
 
-@pytest.fixture
-def home(tmp_path):
-    return str(tmp_path / "home")
-
-
-@pytest.fixture
-def executor(home):
-    with herdsman.Executor(backend="local", home=home) as executor:
-        yield executor
-
-
 def cause_of(future):
     return str(future.exception(DEADLINE).__cause__)
 

@@ -15,17 +15,6 @@ from conftest import DEADLINE, until
 from herdsman import aio
 
 
-@pytest.fixture
-def home(tmp_path):
-    return str(tmp_path / "home")
-
-
-@pytest.fixture
-def executor(home):
-    with herdsman.Executor(backend="local", home=home) as executor:
-        yield executor
-
-
 def test_a_command_runs_and_tells(home):
     job = herdsman.submit(["sh", "-c", "echo out; echo err >&2"], backend="local", home=home, name="two")
     assert job.wait(DEADLINE) == "SUCCEEDED" == job.state

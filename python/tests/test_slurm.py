@@ -38,11 +38,6 @@ def inside(cluster, monkeypatch):
 
 
 @pytest.fixture
-def home(tmp_path):
-    return str(tmp_path / "home")
-
-
-@pytest.fixture
 def executor(home):
     with herdsman.Executor(backend="slurm", home=home, walltime="10m", slurm={"partition": "all"}) as executor:
         yield executor

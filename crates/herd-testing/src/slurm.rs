@@ -3,9 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
+
+use crate::keeper::Keeper;
 
 /// Variables of whoever runs the tests that would change what commands do.
 const REMOVED: [&str; 5] = [
@@ -20,8 +21,8 @@ const REMOVED: [&str; 5] = [
 #[derive(Debug)]
 pub struct SlurmLab {
     directory: PathBuf,
-    /// Takes the cluster down when its standard input is closed, so also when this process is killed.
-    keeper: Option<Child>,
+    /// Takes the cluster down, also when this process is killed.
+    keeper: Keeper,
     /// Variables that a shell of the cluster has besides ours.
     variables: Vec<(OsString, OsString)>,
 }
@@ -42,20 +43,11 @@ impl SlurmLab {
     pub fn up(options: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("herd-slurm-").tempdir();
         let directory = directory.unwrap().keep();
-        let keeper = Command::new("sh")
-            .args(["-c", "read -r _; \"$0\" --dir \"$1\" down && rm -rf \"$1\""])
-            .arg(script())
-            .arg(&directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            // Whoever kills the test's process group does not kill it.
-            .process_group(0)
-            .spawn()
-            .unwrap();
+        let down = "\"$0\" --dir \"$1\" down && rm -rf \"$1\"";
+        let keeper = Keeper::start(down, &[&script(), &directory]);
         let mut lab = Self {
             directory,
-            keeper: Some(keeper),
+            keeper,
             variables: Vec::new(),
         };
         lab.slurm(&[&["up"], options].concat());
@@ -133,17 +125,12 @@ impl SlurmLab {
 
 impl Drop for SlurmLab {
     fn drop(&mut self) {
-        if let Some(mut keeper) = self.keeper.take() {
-            // Closes its input and waits.
-            drop(keeper.stdin.take().map(|mut input| input.write_all(b"\n")));
-            let down = keeper.wait().unwrap();
-            if !down.success() {
-                let where_it_is = self.directory.display();
-                drop(writeln!(
-                    std::io::stderr(),
-                    "the cluster in {where_it_is} did not go down"
-                ));
-            }
+        if !self.keeper.run() {
+            let where_it_is = self.directory.display();
+            drop(writeln!(
+                std::io::stderr(),
+                "the cluster in {where_it_is} did not go down"
+            ));
         }
     }
 }

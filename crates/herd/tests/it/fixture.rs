@@ -9,22 +9,13 @@ use herd_core::spec::JobType;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::{Piece, RunLogWriter, Stream};
 use herd_jobdir::{Durability, Home, JobDir, Summary};
+use herd_testing::Answer;
 use tempfile::TempDir;
 
 /// A test's own directory with a home in it.
 pub(crate) struct Bench {
     /// Removed with the test.
     pub(crate) dir: TempDir,
-}
-
-/// What a command answered.
-pub(crate) struct Answer {
-    /// Exit code.
-    pub(crate) code: i32,
-    /// Standard output.
-    pub(crate) out: String,
-    /// Standard error.
-    pub(crate) err: String,
 }
 
 impl Bench {
@@ -53,11 +44,7 @@ impl Bench {
     /// Runs it.
     pub(crate) fn ask(&self, args: &[&str]) -> Answer {
         let output = self.herd().args(args).output().unwrap();
-        Answer {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        output.into()
     }
 
     /// Writes a file beside the home.

@@ -1,6 +1,8 @@
 //! Jobs that are wrong: refused before anything starts, exit 2, every fault listed, no panic.
 
-use crate::fixture::{Answer, Bench};
+use herd_testing::Answer;
+
+use crate::fixture::Bench;
 
 fn refused(bench: &Bench, args: &[&str]) -> Answer {
     let answer = bench.ask(args);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use herd_testing::within;
+use herd_testing::{Answer, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,14 +20,6 @@ pub(crate) struct User<'a> {
     dir: TempDir,
     /// Directory that comes first on the `PATH` of its commands.
     bin: PathBuf,
-}
-
-/// What a command answered.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
 }
 
 impl<'a> User<'a> {
@@ -106,11 +98,7 @@ impl<'a> User<'a> {
             .timeout(2 * DEADLINE)
             .output()
             .unwrap();
-        Answer {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        output.into()
     }
 
     /// Writes a job file; jobs leave room for others on their nodes.

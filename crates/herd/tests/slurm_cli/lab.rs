@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use herd_testing::SlurmLab;
+use herd_testing::{Answer, SlurmLab};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -16,14 +16,6 @@ pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
 static LAB: OnceLock<SlurmLab> = OnceLock::new();
 /// Jobs of one test would be what keeps those of another waiting.
 static TURN: Mutex<()> = Mutex::new(());
-
-/// What a command answered.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
-}
 
 /// A test's turn on the cluster, with a home and a directory of its own.
 pub(crate) struct Bench<'a> {
@@ -69,11 +61,7 @@ impl<'a> Bench<'a> {
     /// Runs it.
     pub(crate) fn ask(&self, args: &[&str]) -> Answer {
         let output = self.herd().args(args).output().unwrap();
-        Answer {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        output.into()
     }
 
     /// Runs it and reads its JSON.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use herd_testing::{SlurmLab, within};
+use herd_testing::{Answer, SlurmLab, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -51,14 +51,6 @@ pub(crate) fn cluster() -> &'static Cluster {
             home,
         }
     })
-}
-
-/// What a command answered.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
 }
 
 /// A machine outside of the cluster.
@@ -139,11 +131,7 @@ impl Laptop {
     /// Runs it.
     pub(crate) fn ask(&self, args: &[&str]) -> Answer {
         let output = self.herd(args).output().unwrap();
-        Answer {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        output.into()
     }
 
     /// Runs it and reads its JSON.

@@ -4,9 +4,9 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use herd_testing::within;
+use herd_testing::{Answer, within};
 
-use crate::laptop::{Answer, DEADLINE, Laptop};
+use crate::laptop::{DEADLINE, Laptop};
 
 fn refused(laptop: &Laptop, code: i32, words: &[&str]) -> Answer {
     let answer = laptop.ask(&["run", "-b", "far", "--", "true"]);

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use herd_testing::{SlurmLab, within};
+use herd_testing::{Answer, Keeper, SlurmLab, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -18,8 +18,8 @@ pub(crate) struct Cluster {
     pub(crate) lab: SlurmLab,
     nodes: u32,
     apart: PathBuf,
-    /// Removes the directory when its input is closed, so also when this process is killed.
-    _keeper: Child,
+    /// Removes the directory, also when this process is killed.
+    _keeper: Keeper,
 }
 
 impl Cluster {
@@ -33,12 +33,7 @@ impl Cluster {
     pub(crate) fn up(nodes: u32, options: &[&str]) -> Self {
         let apart = tempfile::Builder::new().prefix("herd-apart-").tempdir();
         let apart = apart.unwrap().keep();
-        let keeper = Command::new("sh")
-            .args(["-c", "read -r _; rm -rf \"$0\""])
-            .arg(&apart)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let keeper = Keeper::start("rm -rf \"$0\"", &[&apart]);
         let path = apart.to_str().unwrap();
         // Slurm starts a login shell for each job, and the tester's may do anything.
         let count = nodes.to_string();
@@ -74,14 +69,6 @@ impl Cluster {
 pub(crate) struct User<'a> {
     pub(crate) cluster: &'a Cluster,
     dir: TempDir,
-}
-
-/// What a command answered.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
 }
 
 impl<'a> User<'a> {
@@ -137,11 +124,7 @@ impl<'a> User<'a> {
             .timeout(2 * DEADLINE)
             .output();
         let output = output.unwrap();
-        Answer {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        output.into()
     }
 
     /// Writes a job file.
