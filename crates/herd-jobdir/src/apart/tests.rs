@@ -5,6 +5,7 @@ use herd_core::spec::{Command, JobSpec};
 use super::*;
 use crate::home::Home;
 use crate::job::EndRequest;
+use crate::runlog::{Filter, Piece, RunLogWriter, Stream, TaskLogs};
 
 struct Case {
     _dir: tempfile::TempDir,
@@ -172,4 +173,28 @@ fn between_attempts_a_task_waits_again() {
         .write_end(&end(AttemptState::Preempted), Durability::Process)
         .unwrap();
     assert_eq!(stand(&case.job, 0).unwrap(), Stand::Again { failed: false });
+}
+
+#[test]
+fn i7_what_a_task_printed_is_read_from_a_mirror_that_gets_it_after_the_tasks_end() {
+    let case = case();
+    case.end(1, JobState::Succeeded, 0, 5);
+    let mut logs = TaskLogs::new(&case.job, 1, Filter::default()).of_mirror(true);
+    assert!(logs.read().unwrap().is_none());
+    let mut writer = RunLogWriter::open(case.job.task(1).path()).unwrap();
+    let piece = Piece {
+        time_ms: 4,
+        rank: 0,
+        node: 0,
+        stream: Stream::Stdout,
+        prefix_len: 0,
+        continuation: false,
+    };
+    writer
+        .append(&piece, |text| text.extend_from_slice(b"late\n"))
+        .unwrap();
+    writer.flush().unwrap();
+    let entry = logs.read().unwrap().unwrap();
+    assert_eq!((entry.record.rank, entry.bytes), (1, &b"late\n"[..]));
+    assert!(logs.read().unwrap().is_none());
 }

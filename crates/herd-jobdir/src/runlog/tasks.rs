@@ -36,6 +36,8 @@ pub struct TaskLogs {
     open: usize,
     /// Tasks that have ended and were read to their end.
     done: BTreeSet<u32>,
+    /// Whether a task's output may come after its end.
+    mirror: bool,
     /// Tasks still to be looked at in this round, those that had ended before it, and whether the job had.
     round: Vec<u32>,
     settled: bool,
@@ -54,11 +56,19 @@ impl TaskLogs {
             places: BTreeMap::new(),
             open: 0,
             done: BTreeSet::new(),
+            mirror: false,
             round: Vec::new(),
             settled: false,
             found: false,
             current: None,
         }
+    }
+
+    /// The same of a mirror, where the end of a task may come before what the task has printed: then all
+    /// tasks are looked at until the caller has enough.
+    #[must_use]
+    pub fn of_mirror(self, mirror: bool) -> Self {
+        Self { mirror, ..self }
     }
 
     /// The next piece that is there; nothing where all was read. Tasks one after the other.
@@ -162,7 +172,7 @@ impl TaskLogs {
             self.places.insert(index, place);
             self.open -= 1;
         }
-        if ended {
+        if ended && !self.mirror {
             self.places.remove(&index);
             self.done.insert(index);
         }

@@ -14,7 +14,7 @@ use herd_login::protocol::{Held, Reply, Request, ask, send};
 use herd_login::workdir::{self, Incoming};
 use herd_login::{Channel, LoginError, Target};
 
-use super::look::{set_followed, take, take_part};
+use super::look::{is_followed, set_followed, take, take_part};
 use super::submit::wait;
 use super::{ANSWER_BOUND, Login, failed, refused, target_of};
 use crate::error::ExpectedError;
@@ -24,11 +24,18 @@ use crate::jobs::Job;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Follows those of these jobs that have not ended and are behind a login node; with `log` what they
-/// print, too. The threads end with the jobs, or with the process.
+/// print, too. The threads end with the jobs, or with the process. Of a job that has ended, whose end may
+/// have been heard of without it, all that it has printed is here when this returns, or why not is said.
 pub(crate) fn follow(jobs: &[&Job], log: bool) {
     let mut groups: Vec<(Target, Vec<JobDir>)> = Vec::new();
-    for job in jobs.iter().filter(|job| log || !job.is_ended()) {
+    for job in jobs {
         let Some(record) = &job.login else { continue };
+        if job.is_ended() {
+            if log && let Err(error) = fetch_log(job, record) {
+                say(&error_line(&error));
+            }
+            continue;
+        }
         let target = target_of(record);
         match groups.iter_mut().find(|(known, _)| *known == target) {
             Some((_, dirs)) => dirs.push(job.dir.clone()),
@@ -49,6 +56,11 @@ pub(crate) fn follow(jobs: &[&Job], log: bool) {
             set_followed(&ids, false);
         }
     }
+}
+
+/// Whether more of a job may come here although its end is: another process can have heard of that alone.
+pub(crate) fn may_come(job: &Job) -> bool {
+    job.login.is_some() && is_followed(job.dir.id())
 }
 
 /// Has all that an ended or running job has printed so far.

@@ -64,6 +64,11 @@ pub(super) fn set_followed(jobs: &[JobId], followed: bool) {
     });
 }
 
+/// Whether somebody follows the job.
+pub(super) fn is_followed(job: JobId) -> bool {
+    asked(|asked| asked.followed.contains(&job))
+}
+
 /// What is to be said of login nodes that did not answer.
 pub(crate) fn complaints() -> Vec<String> {
     asked(|asked| {
@@ -76,10 +81,8 @@ pub(crate) fn complaints() -> Vec<String> {
 /// Has the mirror of a job brought up to date. Where that cannot be done: since when it has not been.
 pub(crate) fn look(dir: &JobDir, record: &Record) -> Option<u64> {
     let id = dir.id();
-    let (fresh, followed) = asked(|asked| {
-        let fresh = asked.jobs.get(&id).is_some_and(|at| at.elapsed() < STANDS);
-        (fresh, asked.followed.contains(&id))
-    });
+    let followed = is_followed(id);
+    let fresh = asked(|asked| asked.jobs.get(&id).is_some_and(|at| at.elapsed() < STANDS));
     if !fresh && !followed {
         ask_all(vec![(dir.clone(), record.clone())]);
     }

@@ -22,7 +22,7 @@ use crate::config::{self, SlurmBackend};
 use crate::error::{ExpectedError, Fault};
 
 pub(crate) use command::{cancel, control, exec, show};
-pub(crate) use follow::{fetch_log, follow, get};
+pub(crate) use follow::{fetch_log, follow, get, may_come};
 pub(crate) use look::{complaints, look, look_at_all, tell};
 pub(crate) use place::LoginPlace;
 pub(crate) use submit::submit;

@@ -56,9 +56,24 @@ fn a_first_job_works_in_a_copy_of_its_directory_and_its_code_comes_back() {
 }
 
 #[test]
+fn i7_a_job_that_is_known_to_have_ended_is_followed_to_its_last_line() {
+    let laptop = Laptop::new();
+    let job = laptop.submit(&["--", "sh", "-c", "echo one; echo two"]);
+    // Its end is heard of, and nothing of what it has printed.
+    assert_eq!(laptop.ask(&["wait", &job]).code, 0);
+    assert!(!laptop.path("home/jobs").join(&job).join("run.log").exists());
+    let logs = laptop.ask(&["logs", "--follow", &job]);
+    assert_eq!(
+        (logs.code, logs.out.as_str()),
+        (0, "one\ntwo\n"),
+        "{logs:?}"
+    );
+}
+
+#[test]
 fn output_comes_while_the_job_runs_and_exec_goes_into_it() {
     let laptop = Laptop::new();
-    let script = "echo first; while ! [ -e go ]; do sleep 0.05; done; echo second; exit 4";
+    let script = "echo first; while ! [ -e end ]; do sleep 0.05; done; echo second; exit 4";
     let mut run =
         Running::start(laptop.herd(&["run", "-b", "far", "-J", "slow", "--", "sh", "-c", script]));
     assert_eq!(run.line(), "first");
@@ -73,6 +88,8 @@ fn output_comes_while_the_job_runs_and_exec_goes_into_it() {
     let output = exec.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"passed on", "{output:?}");
     assert_eq!(output.status.code(), Some(9), "{output:?}");
+    // The job may end before this command has.
+    laptop.ask(&["exec", "slow", "--", "touch", "end"]);
     let answer = run.end();
     assert_eq!(
         (answer.code, answer.out.as_str()),

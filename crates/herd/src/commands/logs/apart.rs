@@ -34,7 +34,7 @@ pub(super) fn all(
         });
     }
     let tail = wanted.tail;
-    let mut logs = TaskLogs::new(&job.dir, plan.world_size(), wanted);
+    let mut logs = logs_of(job, plan, wanted);
     match tail {
         Some(lines) => {
             for piece in newest(&mut logs, lines)? {
@@ -60,8 +60,12 @@ pub(super) fn follow(
     shaper: &mut Shaper,
     printer: &mut Printer,
 ) -> Result<(), ExpectedError> {
-    let mut logs = TaskLogs::new(&job.dir, plan.world_size(), wanted);
+    let mut logs = logs_of(job, plan, wanted);
     output::follow(job, &mut logs, Until::LogEnds, shaper, printer)
+}
+
+fn logs_of(job: &Job, plan: &Plan, wanted: Filter) -> TaskLogs {
+    TaskLogs::new(&job.dir, plan.world_size(), wanted).of_mirror(job.login.is_some())
 }
 
 /// Prints the output of one task, without the prefix of the only rank that it may have.

@@ -8,9 +8,13 @@ use herd_jobdir::runlog::{Entry, Follow, Followed, RunLogReader, TaskLogs};
 
 use super::shape::Shaper;
 use super::{IDLE, tell_what_it_waits_for, unreadable};
+use crate::backend_login;
 use crate::error::ExpectedError;
 use crate::jobs::Job;
 use crate::printer::Printer;
+
+/// Between two looks at output that comes after the job's end.
+const LATE: Duration = Duration::from_millis(20);
 
 /// What gives what is there.
 pub(super) trait Read {
@@ -83,6 +87,8 @@ pub(super) fn follow(
     let mut announcer = Announcer::new(Instant::now());
     let mut over = false;
     while !printer.is_closed() {
+        // Asked before the look, which then sees all that has come.
+        let may_come = backend_login::may_come(job);
         match log.next(IDLE).map_err(unreadable)? {
             Followed::Entry(entry) => printer.data(shaper.shown(&entry, &mut text)),
             Followed::Idle if over => break,
@@ -91,6 +97,7 @@ pub(super) fn follow(
                 let ended = tell_what_it_waits_for(job, &mut announcer, printer)?;
                 over = ended && until == Until::LogOrJobEnds;
             }
+            Followed::Ended if may_come => std::thread::park_timeout(LATE),
             Followed::Ended => break,
         }
     }
