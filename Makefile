@@ -4,9 +4,9 @@
 
 help:
 	@echo 'make demo    build herd, run a two-node PyTorch training with it, show the accuracy (some minutes the first time)'
-	@echo 'make test    everything: the checks, all tests, the examples with real torch, MPI and Ray'
-	@echo 'make test-slurm   the tests on a real Slurm, which it brings up on this machine'
-	@echo 'make test-python  the tests of the Python package'
+	@echo 'make test    everything: the checks, all tests, the examples with real torch, MPI, Ray and Slurm'
+	@echo 'make test-slurm   of these, the tests on a real Slurm, which it brings up on this machine'
+	@echo 'make test-python  of these, the tests of the Python package'
 	@echo 'make check   formatting, lints, documentation'
 	@echo 'make lab     only install what the tests need'
 	@echo 'make deny    licences, bans and sources of dependencies'
