@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 const TESTING: &str = "herd-testing";
 
 /// Every crate with the crates of the workspace it may use.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     (TESTING, &[]),
     ("herd-core", &[]),
     ("herd-jobdir", &["herd-core"]),
     ("herd-link", &["herd-core"]),
-    ("herd-login", &["herd-core", "herd-jobdir"]),
+    ("herd-workdir", &[]),
+    ("herd-login", &["herd-core", "herd-jobdir", "herd-workdir"]),
     ("herd-launch", &["herd-core", "herd-link"]),
     ("herd-python", &["herd-core", "herd-link", "herd-launch"]),
     ("herd-slurm", &["herd-core"]),
@@ -30,6 +31,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "herd-link",
             "herd-launch",
             "herd-slurm",
+            "herd-workdir",
             "herd-runtime",
         ],
     ),
@@ -42,6 +44,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "herd-launch",
             "herd-login",
             "herd-slurm",
+            "herd-workdir",
             "herd-runtime",
             "herd-backends",
         ],

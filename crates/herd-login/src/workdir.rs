@@ -1,174 +1,37 @@
 //! The directory that a job works in, copied to the login node as it is: an archive in pieces.
-//!
-//! Version control and what `.herdignore` files name is left out, by the rules of `.gitignore`. Links stay links; what is
-//! neither file, directory nor link is left out, and said.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ignore::WalkBuilder;
+use herd_workdir::Tree;
 
 use crate::channel::Channel;
 use crate::error::LoginError;
 
-/// Names what is left out.
-pub const IGNORE: &str = ".herdignore";
-/// Directories of version control, which stay behind.
-const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
-/// Most bytes that are copied.
-pub const MOST_BYTES: u64 = 1 << 30;
-/// Most files that are copied.
-pub const MOST_FILES: usize = 100_000;
 /// How long what comes may pause.
 const PAUSE: std::time::Duration = std::time::Duration::from_mins(1);
 /// Bytes of one piece.
 const PIECE: usize = 256 * 1024;
 
-/// What is to be copied.
-#[derive(Debug, Default)]
-pub struct Tree {
-    root: PathBuf,
-    paths: Vec<PathBuf>,
-    /// Bytes of all files.
-    pub bytes: u64,
-    /// What is left out, since it is no file.
-    pub left_out: Vec<PathBuf>,
+/// Sends all of it.
+pub fn send(tree: &Tree, channel: &mut Channel) -> Result<(), LoginError> {
+    let mut failed = None;
+    let written = write_pieces(tree, |bytes| {
+        channel.write(bytes).map_err(|error| {
+            failed = Some(error);
+            io::Error::from(io::ErrorKind::BrokenPipe)
+        })
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    written.map_err(|source| LoginError::here(format!("copy {}", tree.root.display()), source))
 }
 
-/// Why a directory is not copied.
-#[derive(Debug, thiserror::Error)]
-pub enum TreeError {
-    /// Something in it cannot be read.
-    #[error("cannot read it: {0}")]
-    Unreadable(#[from] ignore::Error),
-    /// It is too large to be copied with each job.
-    #[error("is too large to be copied with a job: more than {what}")]
-    TooLarge {
-        /// Which bound.
-        what: &'static str,
-    },
-}
-
-impl Tree {
-    /// Looks at a directory that is to go along with a job.
-    pub fn survey(root: &Path) -> Result<Self, TreeError> {
-        let mut walk = WalkBuilder::new(root);
-        walk.standard_filters(false)
-            .add_custom_ignore_filename(IGNORE)
-            .filter_entry(|entry| {
-                !VERSION_CONTROL
-                    .iter()
-                    .any(|name| entry.file_name() == *name)
-            });
-        Self::walk(root, &walk, (MOST_BYTES, MOST_FILES))
-    }
-
-    /// Looks at all of a directory that comes back from a job.
-    pub fn all(root: &Path) -> Result<Self, TreeError> {
-        let mut walk = WalkBuilder::new(root);
-        walk.standard_filters(false);
-        Self::walk(root, &walk, (u64::MAX, usize::MAX))
-    }
-
-    fn walk(
-        root: &Path,
-        walk: &WalkBuilder,
-        (most_bytes, most_files): (u64, usize),
-    ) -> Result<Self, TreeError> {
-        let mut tree = Self {
-            root: root.to_owned(),
-            ..Self::default()
-        };
-        for entry in walk.build() {
-            let entry = entry?;
-            let Some(path) = entry
-                .path()
-                .strip_prefix(root)
-                .ok()
-                .filter(|p| !p.as_os_str().is_empty())
-            else {
-                continue;
-            };
-            let kind = entry.file_type();
-            if kind.is_none_or(|kind| !(kind.is_file() || kind.is_dir() || kind.is_symlink())) {
-                tree.left_out.push(path.to_owned());
-                continue;
-            }
-            if kind.is_some_and(|kind| kind.is_file()) {
-                tree.bytes = tree.bytes.saturating_add(entry.metadata()?.len());
-            }
-            tree.paths.push(path.to_owned());
-            if tree.bytes > most_bytes {
-                return Err(TreeError::TooLarge { what: "1 GiB" });
-            }
-            if tree.paths.len() > most_files {
-                return Err(TreeError::TooLarge {
-                    what: "100,000 files",
-                });
-            }
-        }
-        Ok(tree)
-    }
-
-    /// Number of files and directories.
-    pub fn files(&self) -> usize {
-        self.paths.len()
-    }
-
-    /// Sends all of it.
-    pub fn send(&self, channel: &mut Channel) -> Result<(), LoginError> {
-        let mut failed = None;
-        let written = self.write_pieces(|bytes| {
-            channel.write(bytes).map_err(|error| {
-                failed = Some(error);
-                io::Error::from(io::ErrorKind::BrokenPipe)
-            })
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        written.map_err(|source| LoginError::here(format!("copy {}", self.root.display()), source))
-    }
-
-    /// Writes all of it, in pieces.
-    pub fn write_pieces(&self, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        self.write(BufWriter::with_capacity(PIECE, Pieces(&mut put)))?;
-        put(&0_u32.to_le_bytes())
-    }
-
-    fn write(&self, out: impl Write) -> io::Result<()> {
-        let mut archive = tar::Builder::new(out);
-        archive.follow_symlinks(false);
-        for path in &self.paths {
-            let place = self.root.join(path);
-            let named = |error: io::Error| {
-                io::Error::new(error.kind(), format!("{}: {error}", place.display()))
-            };
-            let meta = std::fs::symlink_metadata(&place).map_err(named)?;
-            let mut header = tar::Header::new_gnu();
-            header.set_metadata(&meta);
-            header.set_uid(0);
-            header.set_gid(0);
-            if meta.is_symlink() {
-                let to = std::fs::read_link(&place).map_err(named)?;
-                archive.append_link(&mut header, path, to).map_err(named)?;
-            } else if meta.is_dir() {
-                archive
-                    .append_data(&mut header, path, io::empty())
-                    .map_err(named)?;
-            } else {
-                let file = File::open(&place).map_err(named)?;
-                // One that shrinks meanwhile must not shift what comes after it.
-                let content = file.chain(io::repeat(0)).take(meta.size());
-                archive
-                    .append_data(&mut header, path, content)
-                    .map_err(named)?;
-            }
-        }
-        archive.into_inner()?.flush()
-    }
+/// Writes all of it, in pieces.
+pub fn write_pieces(tree: &Tree, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    tree.write(BufWriter::with_capacity(PIECE, Pieces(&mut put)))?;
+    put(&0_u32.to_le_bytes())
 }
 
 struct Pieces<'a, F>(&'a mut F);
@@ -293,6 +156,8 @@ fn unpack(input: impl Read, new: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use herd_workdir::IGNORE;
+
     use super::*;
 
     fn framed(tree: &Tree) -> Vec<u8> {
@@ -301,7 +166,7 @@ mod tests {
             bytes.extend_from_slice(part);
             Ok(())
         };
-        tree.write_pieces(put).unwrap();
+        write_pieces(tree, put).unwrap();
         bytes
     }
 
@@ -315,17 +180,11 @@ mod tests {
         std::fs::write(from.join("run.sh"), "echo").unwrap();
         std::fs::set_permissions(from.join("run.sh"), std::fs::Permissions::from_mode(0o755))
             .unwrap();
-        std::fs::write(from.join(".herdignore"), "*.ckpt\n/data/\n!keep.ckpt\n").unwrap();
+        std::fs::write(from.join(IGNORE), "*.ckpt\n").unwrap();
         std::fs::write(from.join("big.ckpt"), "no").unwrap();
-        std::fs::write(from.join("keep.ckpt"), "yes").unwrap();
-        std::fs::create_dir(from.join("data")).unwrap();
-        std::fs::write(from.join("data/x"), "no").unwrap();
-        std::fs::create_dir(from.join(".git")).unwrap();
         std::fs::write(from.join(".hidden"), "yes").unwrap();
         symlink("run.sh", from.join("link")).unwrap();
-        nix::unistd::mkfifo(&from.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         let tree = Tree::survey(&from).unwrap();
-        assert_eq!(tree.left_out, [PathBuf::from("pipe")]);
         let to = dir.path().join("to");
         let mut bytes = framed(&tree);
         bytes.extend_from_slice(b"rest");
@@ -343,10 +202,7 @@ mod tests {
             std::fs::read_link(to.join("link")).unwrap(),
             Path::new("run.sh")
         );
-        assert!(to.join("keep.ckpt").exists() && to.join(".hidden").exists());
-        for gone in ["big.ckpt", "data", "pipe", ".git"] {
-            assert!(!to.join(gone).exists(), "{gone}");
-        }
+        assert!(to.join(".hidden").exists() && !to.join("big.ckpt").exists());
     }
 
     #[test]

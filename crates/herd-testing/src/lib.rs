@@ -1,5 +1,5 @@
 //! For tests alone: waiting for conditions with a deadline, looking at processes from outside, what
-//! commands answer, a terminal, a network that breaks, and a cluster. No crate uses it but in its
+//! commands answer, a job's records, a terminal, a network that breaks, and a cluster. No crate uses it but in its
 //! `[dev-dependencies]`. Everything here fails the test that calls it rather than returning an error.
 
 #![expect(
@@ -8,6 +8,7 @@
 )]
 
 pub mod answer;
+pub mod job;
 pub mod keeper;
 pub mod process;
 pub mod proxy;

@@ -9,18 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use herd_testing::job::ends;
 use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
-
-/// Terminal events in the log of an attempt.
-fn ends(events: &str) -> usize {
-    let terminal = |line: &&str| {
-        line.contains("\"event\":\"attempt\"")
-            && ["SUCCEEDED", "FAILED", "CANCELLED", "PREEMPTED"]
-                .iter()
-                .any(|state| line.contains(state))
-    };
-    events.lines().filter(terminal).count()
-}
 
 fn content(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()

@@ -8,8 +8,8 @@ use herd_core::spec::JobSpec;
 use herd_core::text::error_line;
 use herd_login::program::HELLO_BOUND;
 use herd_login::protocol::{Checked, Job, Reply, Request, ask};
-use herd_login::workdir::{IGNORE, Tree, TreeError};
 use herd_login::{Channel, LoginError, Target};
+use herd_workdir::{IGNORE, Tree, TreeError};
 use serde::de::DeserializeOwned;
 
 use super::{ANSWER_BOUND, Login, fault, refused};
@@ -98,7 +98,7 @@ impl LoginPlace {
                 None
             }
             Err(error @ TreeError::TooLarge { .. }) => Some(
-                Fault::of("workdir", format!("{here} {error}")).hint(format!(
+                Fault::of("workdir", format!("{here}: {error}")).hint(format!(
                     "name what is not needed in {here}/{IGNORE}, as in a .gitignore, or choose another \
                      directory with `--workdir`"
                 )),

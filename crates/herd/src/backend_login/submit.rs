@@ -7,9 +7,9 @@ use herd_core::JobId;
 use herd_core::plan::Plan;
 use herd_core::spec::Command;
 use herd_jobdir::{Durability, Home, JobDir, Summary};
-use herd_login::LoginError;
 use herd_login::mirror::Record;
 use herd_login::protocol::{Reply, Request, Secrets, Submitted, receive, send};
+use herd_login::{LoginError, workdir};
 
 use super::{ANSWER_BOUND, LoginPlace, failed, refused};
 use crate::error::ExpectedError;
@@ -87,7 +87,7 @@ fn request(place: &LoginPlace, input: &JobInput) -> Request {
 fn send_workdir(place: &LoginPlace) -> Result<Reply<()>, LoginError> {
     place.with(|channel| {
         send(channel, &Request::Workdir { job: place.id })?;
-        match place.tree.send(channel) {
+        match workdir::send(&place.tree, channel) {
             Ok(()) => receive(channel, ANSWER_BOUND),
             // A side that takes no more has its reason, and said it.
             Err(error) => receive(channel, Duration::from_secs(5)).map_err(|_silent| error),

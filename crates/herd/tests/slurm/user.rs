@@ -205,6 +205,7 @@ impl Job<'_> {
         let story = || format!("{result}\n{}", self.story());
         assert_eq!(result["state"], state, "{}", story());
         assert_eq!(found, code, "{}", story());
+        herd_testing::job::assert_one_end_each(&self.dir);
         result
     }
 

@@ -189,6 +189,7 @@ impl Job<'_> {
         };
         assert_eq!(result["state"], state, "{found:?}\n{result}\n{}", story());
         assert_eq!(found.code, code, "{found:?}\n{}", story());
+        herd_testing::job::assert_one_end_each(&self.dir);
         result
     }
 

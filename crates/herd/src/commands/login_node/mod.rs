@@ -14,8 +14,8 @@ use std::process::Command;
 use herd_core::JobId;
 use herd_jobdir::Home;
 use herd_login::protocol::{Hello, PROTOCOL, Refusal, Reply, Request, read_request};
-use herd_login::workdir::Tree;
 use herd_login::{program, workdir};
+use herd_workdir::Tree;
 use serde::Serialize;
 
 use super::Outcome;
@@ -124,7 +124,7 @@ fn fetch(home: &Home, job: JobId) -> io::Result<()> {
     say(&found.as_ref().map(|tree| tree.bytes))?;
     let mut out = io::stdout();
     if let Ok(tree) = found {
-        tree.write_pieces(|bytes| out.write_all(bytes))?;
+        workdir::write_pieces(&tree, |bytes| out.write_all(bytes))?;
     }
     out.flush()
 }
