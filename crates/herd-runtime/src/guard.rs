@@ -161,6 +161,8 @@ fn keep(child: Pid, stopped_bound: Duration) -> Ended {
     if let Err(error) = let_go_of_streams() {
         complain("cannot let go of the standard streams", &error);
     }
+    // It has started all of the program, and only waits from here on. Where that fails it is larger.
+    let _larger = sys::give_back_code();
     let end = Watch {
         child,
         stopped_bound,

@@ -3,13 +3,15 @@
 
 #![expect(
     unsafe_code,
-    reason = "clone, exec, fork and wait4 have no safe form; each block says why it is sound"
+    reason = "clone, exec, fork, wait4 and madvise have no safe form; each block says why it is sound"
 )]
 
+mod code;
 mod environment;
 mod exec;
 mod process;
 
+pub use code::give_back_code;
 pub use environment::forget_variable;
 pub(crate) use exec::{Exec, ExecFailure, Step};
 pub use process::{
