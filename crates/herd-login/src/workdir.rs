@@ -34,6 +34,18 @@ pub fn write_pieces(tree: &Tree, mut put: impl FnMut(&[u8]) -> io::Result<()>) -
     put(&0_u32.to_le_bytes())
 }
 
+/// The same of an archive that is there already.
+pub fn copy_pieces(
+    archive: &mut impl Read,
+    mut put: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(PIECE, Pieces(&mut put));
+    io::copy(archive, &mut out)?;
+    out.flush()?;
+    drop(out);
+    put(&0_u32.to_le_bytes())
+}
+
 struct Pieces<'a, F>(&'a mut F);
 
 impl<F: FnMut(&[u8]) -> io::Result<()>> Write for Pieces<'_, F> {
@@ -114,42 +126,17 @@ impl<R: Read> Read for Joined<R> {
     }
 }
 
-/// Unpacks what is sent into a directory, which takes its name when all of it is there.
+/// Unpacks what is sent into a directory, which takes its name when all of it is there. One that is there
+/// already was sent before, and nobody heard that it had arrived.
 pub fn receive(input: impl Read, place: &Path) -> io::Result<()> {
-    let name = place.file_name().unwrap_or_default().to_string_lossy();
-    let new = place.with_file_name(format!("new.{name}.{}", std::process::id()));
-    if new.exists() {
-        std::fs::remove_dir_all(&new)?;
-    }
-    let unpacked = unpack(input, &new);
-    if let Err(error) = unpacked {
-        drop(std::fs::remove_dir_all(&new));
-        return Err(error);
-    }
-    if place.exists() {
-        // Sent again, since nobody heard that it had arrived.
-        return std::fs::remove_dir_all(&new);
-    }
-    std::fs::rename(&new, place)
-}
-
-fn unpack(input: impl Read, new: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(new)?;
-    let mut input = Joined {
-        input,
-        left: 0,
-        over: false,
-    };
-    let mut archive = tar::Archive::new(&mut input);
-    archive.set_preserve_ownerships(false);
-    archive.set_preserve_permissions(true);
-    archive.unpack(new)?;
-    // To the end of what belongs to it.
-    io::copy(&mut input, &mut io::sink()).map(drop)
+    herd_workdir::unpack(
+        Joined {
+            input,
+            left: 0,
+            over: false,
+        },
+        place,
+    )
 }
 
 #[cfg(test)]

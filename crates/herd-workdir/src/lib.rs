@@ -3,9 +3,9 @@
 //! Version control and what `.herdignore` files name is left out, by the rules of `.gitignore`. Links stay links; what is
 //! neither file, directory nor link is left out, and told.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
@@ -37,6 +37,15 @@ pub enum TreeError {
     /// Something in it cannot be read.
     #[error("cannot read it: {0}")]
     Unreadable(#[from] ignore::Error),
+    /// The same of a directory that comes back.
+    #[error("cannot read {}: {source}", place.display())]
+    Closed {
+        /// Which part of it.
+        place: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// It is too large to be copied with each job.
     #[error("it is too large to be copied with a job: more than {what}")]
     TooLarge {
@@ -59,11 +68,42 @@ impl Tree {
         Self::walk(root, &walk, (MOST_BYTES, MOST_FILES))
     }
 
-    /// Looks at all of a directory that comes back from a job.
+    /// Looks at all of a directory that comes back from a job. Nodes do this too, so it needs none of the
+    /// rules of what is left out.
     pub fn all(root: &Path) -> Result<Self, TreeError> {
-        let mut walk = WalkBuilder::new(root);
-        walk.standard_filters(false);
-        Self::walk(root, &walk, (u64::MAX, usize::MAX))
+        let mut tree = Self {
+            root: root.to_owned(),
+            ..Self::default()
+        };
+        // Below the root, each directory before what is in it.
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(directory) = waiting.pop() {
+            let place = root.join(&directory);
+            let closed = |source| TreeError::Closed {
+                place: place.clone(),
+                source,
+            };
+            for entry in std::fs::read_dir(&place).map_err(closed)? {
+                let entry = entry.map_err(closed)?;
+                let path = directory.join(entry.file_name());
+                let meta = match entry.metadata() {
+                    Ok(meta) => meta,
+                    // Something still tidied up.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => return Err(closed(error)),
+                };
+                if meta.is_dir() {
+                    waiting.push(path.clone());
+                } else if meta.is_file() {
+                    tree.bytes = tree.bytes.saturating_add(meta.len());
+                } else if !meta.is_symlink() {
+                    tree.left_out.push(path);
+                    continue;
+                }
+                tree.paths.push(path);
+            }
+        }
+        Ok(tree)
     }
 
     fn walk(
@@ -145,6 +185,32 @@ impl Tree {
         out.flush()?;
         Ok(out)
     }
+}
+
+/// Unpacks an archive into a directory, which takes its name when all of it is there. One that is there
+/// already is left as it is.
+pub fn unpack(archive: impl Read, place: &Path) -> io::Result<()> {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let new = place.with_file_name(format!("new.{name}.{}", std::process::id()));
+    if new.exists() {
+        std::fs::remove_dir_all(&new)?;
+    }
+    let unpacked = unpack_into(archive, &new);
+    if unpacked.is_err() || place.exists() {
+        drop(std::fs::remove_dir_all(&new));
+        return unpacked;
+    }
+    std::fs::rename(&new, place)
+}
+
+fn unpack_into(archive: impl Read, new: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(new)?;
+    let mut archive = tar::Archive::new(archive);
+    archive.set_preserve_ownerships(false);
+    archive.set_preserve_permissions(true);
+    archive.unpack(new)?;
+    // To the end of what belongs to it.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map(drop)
 }
 
 #[cfg(test)]

@@ -76,6 +76,12 @@ fn said(text: &str) -> String {
     }
 }
 
+/// Lines that several programs have written, as one.
+pub(super) fn on_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
+}
+
 impl Answer {
     /// Its standard output, where it ended well.
     pub(super) fn success(self, program: &str) -> Result<String, CommandError> {
@@ -85,7 +91,7 @@ impl Answer {
         Err(CommandError::Failed {
             program: program.to_owned(),
             end: self.end,
-            text: self.err.trim().to_owned(),
+            text: on_one_line(&self.err),
         })
     }
 }
@@ -196,6 +202,14 @@ mod tests {
         assert_eq!(answer.end, ProcessEnd::Exited(3));
         let error = answer.success("sh").unwrap_err().to_string();
         assert_eq!(error, "sh exited with code 3: no");
+        let several = sh(
+            "printf 'a: no\n\nb: exit 1\n' >&2; exit 1",
+            b"",
+            Duration::from_mins(1),
+        )
+        .await;
+        let error = several.unwrap().success("sh").unwrap_err().to_string();
+        assert_eq!(error, "sh exited with code 1: a: no; b: exit 1");
         // One that does not read its input.
         let deaf = sh("exit 0", &long, Duration::from_mins(1)).await.unwrap();
         assert!(deaf.end.is_success());

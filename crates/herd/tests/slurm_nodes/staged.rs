@@ -83,6 +83,119 @@ fn a_workdir_goes_along_and_ranks_meet() {
 }
 
 #[test]
+fn what_a_job_leaves_in_its_directory_of_work_comes_back() {
+    let user = User::of(Cluster::shared());
+    let work = user.path("work");
+    fs::create_dir(&work).unwrap();
+    fs::write(work.join("rate.txt"), "0.1").unwrap();
+    let job = user.submit(json!({
+        "nodes": 2,
+        "workdir": work.to_str().unwrap(),
+        "run": "mkdir -p out; ln -s model.pt out/last; head -c 3000000 /dev/zero >out/model.pt; echo $HERD_RANK >rank; sleep 1",
+    }));
+    let early = user.ask(&["get", &job.id, "early"]);
+    assert_eq!(early.code, 125, "{early:?}");
+    assert!(early.err.contains("comes back when it has"), "{early:?}");
+    job.ends("SUCCEEDED", 0);
+    let got = user.ask(&["get", &job.id, "results"]);
+    assert_eq!(got.code, 0, "{got:?}");
+    let text = |name: &str| fs::read_to_string(user.path("results").join(name)).unwrap();
+    // That of the first node.
+    assert_eq!(
+        (text("rank").as_str(), text("rate.txt").as_str()),
+        ("0\n", "0.1")
+    );
+    assert_eq!(
+        fs::metadata(user.path("results/out/last")).unwrap().len(),
+        3_000_000
+    );
+    assert!(!work.join("rank").exists());
+    job.leaves_nothing();
+    // One that nobody asked to be taken along begins empty, and comes back too.
+    let bare = user.submit(json!({"run": "ls -A; echo result >model.pt; exit 3"}));
+    bare.ends("FAILED", 3);
+    assert_eq!(bare.text("run.log"), "");
+    assert_eq!(user.ask(&["get", &bare.id, "bare"]).code, 0);
+    assert_eq!(
+        fs::read_to_string(user.path("bare/model.pt")).unwrap(),
+        "result\n"
+    );
+    bare.leaves_nothing();
+}
+
+#[test]
+fn a_directory_of_work_that_is_too_large_stays_on_its_node_and_that_is_said() {
+    let user = User::of(Cluster::shared());
+    let job = user.submit(json!({"run": "truncate -s 1200M big; echo small >small"}));
+    job.ends("SUCCEEDED", 0);
+    let got = user.ask(&["get", &job.id, "results"]);
+    assert_eq!(got.code, 125, "{got:?}");
+    let place = job.record("slurm.json")["staged_to"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+        + "/work";
+    for words in ["1200 MiB", place.as_str(), "on node"] {
+        assert!(got.err.contains(words), "{words}: {got:?}");
+    }
+    let node = got
+        .err
+        .split(" on node")
+        .nth(1)
+        .unwrap()
+        .trim()
+        .get(..1)
+        .unwrap()
+        .to_owned();
+    let lab = &user.cluster.lab;
+    let in_place = |command: &str| lab.slurm(&["node", "in", &node, "sh", "-c", command, &place]);
+    within(DEADLINE, "nothing but the directory of work", || {
+        in_place("ls -A \"$0/..\"") == "work\n"
+    });
+    assert_eq!(in_place("cat \"$0/small\""), "small\n");
+    in_place("rm -r \"${0%/work}\"");
+}
+
+#[test]
+fn nodes_that_cannot_have_the_directory_say_so_at_once() {
+    let user = User::of(Cluster::shared());
+    user.configure("shared_home = false\nnode_dir = \"/nonexist/dir\"\n");
+    let job = user.submit(json!({"nodes": 2, "run": "true"}));
+    let result = job.ends("FAILED", 125);
+    let failure = result["failure"].to_string();
+    assert!(
+        failure.contains("cannot have the job's directory in /nonexist/dir"),
+        "{result}"
+    );
+    assert!(failure.contains("mkdir"), "{result}");
+    assert!(!failure.contains("reached"), "{result}");
+    let got = user.ask(&["get", &job.id, "results"]);
+    assert!(got.err.contains("never began"), "{got:?}");
+}
+
+#[test]
+fn nodes_that_share_the_directory_are_found_out() {
+    let user = User::of(Cluster::shared());
+    // The lab's nodes have one `/tmp`.
+    let shared = tempfile::Builder::new()
+        .prefix("herd-shared-")
+        .tempdir()
+        .unwrap();
+    let path = shared.path().to_str().unwrap();
+    user.configure(&format!("shared_home = false\nnode_dir = \"{path}\"\n"));
+    let job = user.submit(json!({"nodes": 2, "run": "true"}));
+    let result = job.ends("FAILED", 125);
+    let failure = result["failure"].to_string();
+    assert!(failure.contains(&format!("nodes share {path}")), "{result}");
+    assert!(failure.contains("node1, node"), "{result}");
+    within(DEADLINE, "nothing left", || {
+        fs::read_dir(path).unwrap().count() == 0
+    });
+    // One node shares it with nobody.
+    user.submit(json!({"run": "true"})).ends("SUCCEEDED", 0);
+}
+
+#[test]
 fn r19_cancelled_with_grace() {
     let user = User::of(Cluster::shared());
     let job = user.submit(json!({"nodes": 2, "run": TRAPPING}));

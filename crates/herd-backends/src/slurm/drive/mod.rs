@@ -220,9 +220,12 @@ async fn remove_mounted(job: &JobDir, allocation: &Allocation, options: &DriveOp
 }
 
 fn clean(options: &DriveOptions) {
-    if let Some(side) = &options.staged {
-        // What cannot be removed now is in the way of nobody.
-        drop(side.remove());
+    let Some(side) = &options.staged else {
+        return;
+    };
+    // What cannot be removed now is in the way of nobody.
+    if let Ok(Some(why)) = side.remove() {
+        (options.warn)(&format!("the directory of work does not come back: {why}"));
     }
 }
 

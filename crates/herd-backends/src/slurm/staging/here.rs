@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use herd_core::exit::ProcessEnd;
 use herd_core::result::{Failure, JobResult};
 use herd_core::state::JobState;
 use herd_core::text::error_line;
@@ -19,7 +20,9 @@ use herd_slurm::control;
 use herd_slurm::job::{self, Id};
 use herd_slurm::outcome::Condition;
 use herd_slurm::quote::Unquotable;
-use herd_slurm::staging::{BUNDLE, PROGRAM, prepare, stage, unpack};
+use herd_slurm::staging::{
+    BUNDLE, NODE_REFUSES, NODES_SHARE, PROGRAM, prepare, settle, stage, take_back,
+};
 use herd_slurm::step::broadcast;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -28,6 +31,7 @@ use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use super::files;
+use super::left;
 use super::link::Conversation;
 use super::node::RESULT;
 use super::wire::Head;
@@ -72,6 +76,12 @@ pub enum StageError {
     /// The job's end could not be found out.
     #[error(transparent)]
     Observe(#[from] ObserveError),
+    /// The nodes have answered, and cannot take the job.
+    #[error("{0}")]
+    NodesRefuse(String),
+    /// The nodes do not answer.
+    #[error("its nodes cannot be reached from here")]
+    OutOfReach(#[source] CommandError),
     /// A path cannot be said to Slurm.
     #[error("the directory on the nodes {0}")]
     Path(#[from] Unquotable),
@@ -134,6 +144,7 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
         runtime,
         trouble: Cell::default(),
         requests: Cell::default(),
+        nodes: Cell::new(1),
     };
     let mut pause = STANDS.0;
     while job.read_result()?.is_none() {
@@ -142,9 +153,8 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
             Ok(Step::Wait) => {}
             // Slurm that does not answer, a node that cannot be reached: the job may go on without.
             Err(error) => {
-                let text = error_line(&error);
-                tell(&text);
-                staging.give_up(&text)?;
+                tell(&error_line(&error));
+                staging.give_up(&error)?;
             }
         }
         if job.read_result()?.is_none() {
@@ -154,7 +164,9 @@ pub fn run(job: &JobDir, program: &Path, tell: fn(&str)) -> Result<(), StageErro
         }
     }
     job.delete_secrets()?;
-    drop(fs::remove_file(job.path().join(BUNDLE)));
+    for name in [BUNDLE, left::COMING] {
+        drop(fs::remove_file(job.path().join(name)));
+    }
     Ok(())
 }
 
@@ -177,6 +189,8 @@ struct Staging<'a> {
     trouble: Cell<Option<Instant>>,
     /// How far requests have been read.
     requests: Cell<u64>,
+    /// How many nodes the job has, once that is known.
+    nodes: Cell<u32>,
 }
 
 impl Staging<'_> {
@@ -205,17 +219,23 @@ impl Staging<'_> {
         }
     }
 
-    /// Ends a job whose nodes could not be reached for a while after they were there: nothing has run on
-    /// them, and nothing was brought that could.
-    fn give_up(&self, why: &str) -> Result<(), StageError> {
+    /// Ends a job that has not begun and will not: what it needs could not be brought for a while after its
+    /// nodes were there, or they have said that they cannot take it. Nothing of it has run.
+    fn give_up(&self, error: &StageError) -> Result<(), StageError> {
         let since = self.trouble.get().map(|since| since.elapsed());
-        if since.is_none_or(|since| since < REACH) {
+        let at_once = matches!(error, StageError::NodesRefuse(_));
+        if !at_once && since.is_none_or(|since| since < REACH) {
             return Ok(());
+        }
+        if let Ok(call) = take_back(self.record.job, self.nodes.get(), &self.directory) {
+            // Nodes that do not answer have nothing of it, or are lost with it.
+            drop(self.runtime.block_on(self.cluster.reach(call)));
         }
         let call = control::cancel_call(&[Id::job(self.record.job)]);
         self.runtime.block_on(self.cluster.control(call))?;
         let detail = format!(
-            "its nodes cannot be reached from here, so nothing was brought there, and it has not begun: {why}"
+            "what it needs could not be brought to its nodes, so it has not begun: {}",
+            error_line(error)
         );
         let attempt = self.job.latest_attempt()?;
         let settled = JobResult {
@@ -249,8 +269,10 @@ impl Staging<'_> {
         let brought = Brought {
             restarts: shown.restarts,
         };
+        self.nodes
+            .set(u32::try_from(nodes.len()).unwrap_or(u32::MAX));
         if self.job.read_backend::<Brought>(BROUGHT)?.as_ref() != Some(&brought) {
-            self.bring(u32::try_from(nodes.len()).unwrap_or(u32::MAX))?;
+            self.bring(&format!("{}-{}", shown.restarts, Clock::start().now_ms()))?;
             self.job.write_backend(BROUGHT, &brought)?;
         }
         let args = [self.job.id().to_string(), shown.restarts.to_string()];
@@ -258,25 +280,57 @@ impl Staging<'_> {
         self.keep_up(stage(number, first, &self.directory, &args))
     }
 
-    /// Program and workdir, to all nodes.
-    fn bring(&self, nodes: u32) -> Result<(), StageError> {
-        let (number, directory) = (self.record.job, &self.directory);
+    /// Program and workdir, to all nodes. `run` is no other run's.
+    fn bring(&self, run: &str) -> Result<(), StageError> {
+        let (number, directory, nodes) = (self.record.job, &self.directory, self.nodes.get());
         let ask = |call| self.runtime.block_on(self.cluster.carry(call));
-        let made = self.cluster.reach(prepare(number, nodes, directory)?);
-        self.runtime.block_on(made)?;
+        let made = self.cluster.reach(prepare(number, nodes, directory, run)?);
+        let made = self.runtime.block_on(made);
+        made.map_err(|error| self.refusal(error).unwrap_or_else(StageError::OutOfReach))?;
         let program = self.program.to_string_lossy();
+        let bundle = self.job.path().join(BUNDLE);
+        if bundle.is_file() {
+            let there = format!("{directory}/{BUNDLE}");
+            ask(broadcast(number, &bundle.to_string_lossy(), &there))?;
+        }
+        if bundle.is_file() || nodes > 1 {
+            let settled = ask(settle(number, nodes, directory, run)?);
+            settled.map_err(|error| self.refusal(error).unwrap_or_else(StageError::Command))?;
+        }
         ask(broadcast(
             number,
             &program,
             &format!("{directory}/{PROGRAM}"),
         ))?;
-        let bundle = self.job.path().join(BUNDLE);
-        if bundle.is_file() {
-            let there = format!("{directory}/{BUNDLE}");
-            ask(broadcast(number, &bundle.to_string_lossy(), &there))?;
-            ask(unpack(number, nodes, directory)?)?;
-        }
         Ok(())
+    }
+
+    /// What the nodes have said against the job; the failure itself where they have said nothing.
+    fn refusal(&self, error: CommandError) -> Result<StageError, CommandError> {
+        let CommandError::Failed { end, text, .. } = &error else {
+            return Err(error);
+        };
+        // What srun says besides is that its tasks have ended so.
+        let words = text.split("; ").filter(|line| !line.starts_with("srun: "));
+        let words: Vec<&str> = words.collect();
+        let directory = Path::new(&self.directory).parent();
+        let directory = directory.unwrap_or_else(|| Path::new("/")).display();
+        match *end {
+            ProcessEnd::Exited(NODE_REFUSES) => Ok(StageError::NodesRefuse(format!(
+                "a node cannot have the job's directory in {directory} (`node_dir`): {}",
+                words.join("; ")
+            ))),
+            ProcessEnd::Exited(NODES_SHARE) => {
+                let mut nodes = words;
+                nodes.sort_unstable();
+                nodes.dedup();
+                Ok(StageError::NodesRefuse(format!(
+                    "nodes share {directory} (`node_dir`), which each has to have for itself: {}",
+                    nodes.join(", ")
+                )))
+            }
+            _ => Err(error),
+        }
     }
 
     fn keep_up(&self, call: herd_slurm::Call) -> Result<(), StageError> {
@@ -329,8 +383,10 @@ impl Staging<'_> {
                     files::write_whole(&self.path(&path)?, &bytes)?;
                 }
                 Some((Head::Part { path, offset, .. }, bytes)) => {
+                    left::takes(&path, offset)?;
                     files::write_part(&self.path(&path)?, offset, &bytes)?;
                 }
+                Some((Head::Left { why }, _)) => left::keep(self.job, why)?,
                 Some((Head::AllSent, _)) => {
                     node.say(&Head::Kept, b"")?;
                     over = true;
@@ -422,4 +478,12 @@ impl Staging<'_> {
 }
 
 /// Files that are this side's own.
-const OWN: [&str; 5] = ["slurm.json", BROUGHT, LOCK, "submit.sh", "stage.log"];
+const OWN: [&str; 7] = [
+    "slurm.json",
+    BROUGHT,
+    LOCK,
+    "submit.sh",
+    "stage.log",
+    left::ARCHIVE,
+    left::REFUSED,
+];

@@ -9,6 +9,7 @@
 pub mod bundle;
 mod files;
 pub mod here;
+pub mod left;
 mod link;
 mod node;
 mod on_nodes;

@@ -15,6 +15,7 @@ use herd_slurm::staging::READY;
 use nix::sys::signal::Signal;
 
 use super::files::{self, Seen};
+use super::left;
 use super::link::Conversation;
 use super::on_nodes::{ASKED, REQUEUE};
 use super::wire::{Head, PART};
@@ -58,6 +59,7 @@ fn stage(directory: &Path, job: &Path, run: &str) -> io::Result<()> {
     let mut side = Side {
         conversation: Conversation::over(io::stdin(), io::stdout())?,
         asked: directory.join(ASKED),
+        directory: directory.to_owned(),
         job,
         sent: BTreeMap::new(),
     };
@@ -75,6 +77,7 @@ struct Side {
     conversation: Conversation<Stdout>,
     /// Where the driver asks for the records to be given away.
     asked: PathBuf,
+    directory: PathBuf,
     job: PathBuf,
     /// What the other side has of each file.
     sent: BTreeMap<String, Seen>,
@@ -156,13 +159,16 @@ impl Side {
     }
 
     /// Sends what is new. Whatever speaks of other files is looked at before and sent after them: the
-    /// result of the job last of all.
+    /// result of the job last of all, so that whoever hears of it has what the job has left, too.
     fn give_once(&mut self) -> io::Result<()> {
         let result = files::list_one(&self.job, RESULT);
         let mut speaking = files::list(&self.job);
         speaking.retain(|path, _| speaks(path));
         let mut rest = files::list(&self.job);
         rest.retain(|path, _| !speaks(path) && path != RESULT);
+        if result.is_some() && !self.sent.contains_key(RESULT) {
+            left::send(&mut self.conversation, &self.directory, &self.asked)?;
+        }
         let result = result.map(|seen| (RESULT.to_owned(), seen));
         for (path, seen) in rest.into_iter().chain(speaking).chain(result) {
             if self.sent.get(&path) != Some(&seen) {

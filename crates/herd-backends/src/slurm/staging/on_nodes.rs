@@ -8,8 +8,10 @@ use std::time::Duration;
 use herd_core::text::error_line;
 use herd_jobdir::{Home, JobDir};
 use herd_link::message::ToCoordinator;
+use herd_slurm::staging::WORK;
 use tokio::time::{Instant, sleep};
 
+use super::left::STAYS;
 use crate::local::target;
 
 /// The file by which the driver asks for its records to be given away; it is gone when they are.
@@ -34,18 +36,34 @@ impl NodeSide {
         &self.0
     }
 
-    /// Removes it with all that is in it.
-    pub(in crate::slurm) fn remove(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.0)
+    /// Removes it with all that is in it, but for a directory of work that nobody has: then why.
+    pub(in crate::slurm) fn remove(&self) -> io::Result<Option<String>> {
+        let Ok(why) = fs::read_to_string(self.0.join(STAYS)) else {
+            return fs::remove_dir_all(&self.0).map(|()| None);
+        };
+        for entry in fs::read_dir(&self.0)?.flatten() {
+            if entry.file_name() != WORK {
+                let path = entry.path();
+                let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                // What cannot be removed now is in the way of nobody.
+                drop(if is_dir {
+                    fs::remove_dir_all(path)
+                } else {
+                    fs::remove_file(path)
+                });
+            }
+        }
+        Ok(Some(why))
     }
 }
 
-/// Waits, no longer than `bound`, until the submitting side has all that stands in the records now. With
+/// Waits until the submitting side has all that stands in the records now, no longer than `bound` from the
+/// last part of what the job has left, which may be large. With
 /// `requeue` it then has Slurm start the job again, for which nodes may have no command.
 pub(in crate::slurm) async fn kept_here(side: &NodeSide, requeue: bool, bound: Duration) -> bool {
     let asked = side.0.join(ASKED);
     let new = side.0.join(".asked");
-    let until = Instant::now() + bound;
+    let mut until = Instant::now() + bound;
     let text = if requeue { REQUEUE } else { "" };
     if fs::write(&new, text)
         .and_then(|()| fs::rename(&new, &asked))
@@ -53,7 +71,13 @@ pub(in crate::slurm) async fn kept_here(side: &NodeSide, requeue: bool, bound: D
     {
         return false;
     }
-    while asked.exists() {
+    let mut touched = None;
+    while let Ok(data) = fs::metadata(&asked) {
+        let now = data.modified().ok();
+        if now != touched {
+            touched = now;
+            until = Instant::now() + bound;
+        }
         if Instant::now() > until {
             return false;
         }

@@ -45,6 +45,11 @@ pub(super) enum Head {
     },
     /// All that the driver needs has come.
     Ready,
+    /// The job's directory of work has come, as parts of a file that is no record; or it does not come.
+    Left {
+        /// Why not.
+        why: Option<String>,
+    },
     /// All was sent that there was; the answer is [`Head::Kept`].
     AllSent,
     /// All that had come is kept.

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::doctor::{Finding, cluster};
+use super::get;
 use crate::cli::machine::RawArgs;
 use crate::config::SlurmBackend;
 use crate::error::ExpectedError;
@@ -117,12 +118,34 @@ fn answer(home: &Home, request: Request, input: &mut File) -> io::Result<()> {
     }
 }
 
-fn fetch(home: &Home, job: JobId) -> io::Result<()> {
-    let place = home.path().join("workdirs").join(job.to_string());
+fn fetch(home: &Home, id: JobId) -> io::Result<()> {
+    let mut out = io::stdout();
+    let job = home
+        .open(id)
+        .ok()
+        .and_then(|dir| crate::jobs::read(dir).ok());
+    let staged = job.filter(|job| {
+        let slurm = job.slurm.as_ref();
+        slurm.is_some_and(|slurm| slurm.staged_to.is_some())
+    });
+    if let Some(job) = staged {
+        // It worked on its nodes, and what it has left there came back.
+        let archive = get::archive(&job).map_err(|error| refused(&error.to_string()));
+        let opened = archive.and_then(|path| {
+            let file = File::open(path);
+            file.and_then(|file| Ok((file.metadata()?.len(), file)))
+                .map_err(|error| refused(&error.to_string()))
+        });
+        say(&opened.as_ref().map(|(bytes, _)| bytes))?;
+        if let Ok((_, mut archive)) = opened {
+            workdir::copy_pieces(&mut archive, |bytes| out.write_all(bytes))?;
+        }
+        return out.flush();
+    }
+    let place = home.path().join("workdirs").join(id.to_string());
     let found =
         Tree::all(&place).map_err(|error| refused(&format!("{}: {error}", place.display())));
     say(&found.as_ref().map(|tree| tree.bytes))?;
-    let mut out = io::stdout();
     if let Ok(tree) = found {
         workdir::write_pieces(&tree, |bytes| out.write_all(bytes))?;
     }
