@@ -314,6 +314,19 @@ pub struct SlurmOptions {
     pub extra: Vec<String>,
     /// What has an allocation of its own, of an array.
     pub allocation: Allocation,
+    /// Which of Slurm's variables the command finds.
+    pub environment: SlurmEnvironment,
+}
+
+/// Which of Slurm's variables a job's command finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SlurmEnvironment {
+    /// Those that tell of the job, and none by which an `srun` in it would get another shape.
+    #[default]
+    Rank,
+    /// Those that `sbatch` gives a batch script, which begins its steps itself.
+    Script,
 }
 
 /// What has an allocation of its own, of an array on a cluster.

@@ -5,7 +5,9 @@
 use serde::Serialize;
 
 use crate::JobId;
-use crate::spec::{Command, JobSpec, JobType, Launcher, ProcsPerNode, SecretSource};
+use crate::spec::{
+    Command, JobSpec, JobType, Launcher, ProcsPerNode, SecretSource, SlurmEnvironment,
+};
 use crate::text::quoted;
 use crate::units::Bytes;
 
@@ -26,6 +28,7 @@ const MIN_MEMORY: Bytes = Bytes(16 << 20);
 /// Options of sbatch that a job may add; everything that could bypass a quota or another key of
 /// the job file is absent.
 pub const SLURM_EXTRA: &[&str] = &[
+    "begin",
     "comment",
     "constraint",
     "contiguous",
@@ -33,8 +36,10 @@ pub const SLURM_EXTRA: &[&str] = &[
     "exclude",
     "exclusive",
     "hint",
+    "hold",
     "licenses",
     "mem-bind",
+    "nice",
     "nodelist",
     "reservation",
     "sockets-per-node",
@@ -269,7 +274,7 @@ pub fn slurm_extra(text: &str) -> Result<(), Refusal> {
         "array" => Some("use `array`"),
         "dependency" => Some("use `after`"),
         "chdir" => Some("use `workdir`"),
-        "priority" | "nice" => Some("use `priority`"),
+        "priority" => Some("use `priority`"),
         _ => None,
     };
     let refusal = Refusal::new(format!("the option {} is not allowed", quoted(option)));
@@ -319,6 +324,17 @@ pub fn conflicts(spec: &JobSpec) -> Vec<Conflict> {
             let message = format!("needs `type: pytorch` or `type: mpi`: {why}");
             say("procs_per_node", &message, "remove it, or set the type");
         }
+    }
+    let script = spec
+        .slurm
+        .as_ref()
+        .is_some_and(|slurm| slurm.environment == SlurmEnvironment::Script);
+    if script && (spec.job_type != JobType::Command || spec.nodes > 1) {
+        say(
+            "slurm.environment",
+            "`script` is for a command of one node, as sbatch runs a batch script",
+            "remove it: ranks have the variables that tell of the job",
+        );
     }
     if spec.array.is_some() {
         if spec.job_type != JobType::Command {

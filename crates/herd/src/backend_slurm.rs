@@ -66,14 +66,17 @@ pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
 
 /// Hands a job to Slurm; its id here, and Slurm's number.
 pub(crate) fn submit(home: &Home, input: &JobInput) -> Result<(JobId, Record), ExpectedError> {
-    submit_as(home, input, JobId::generate())
+    let here = std::env::current_dir().ok();
+    submit_as(home, input, JobId::generate(), here.as_deref())
 }
 
-/// The same with an id that was chosen before.
+/// The same with an id that was chosen before, and the directory that the user is in, where that is a
+/// directory of this machine.
 pub(crate) fn submit_as(
     home: &Home,
     input: &JobInput,
     id: JobId,
+    submit_dir: Option<&Path>,
 ) -> Result<(JobId, Record), ExpectedError> {
     let mut plan = input.plan(id)?;
     let place = place(input)?;
@@ -98,6 +101,7 @@ pub(crate) fn submit_as(
         user: &user,
         staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
         workdir: workdir.as_deref(),
+        submit_dir: submit_dir.filter(|_| staged.is_none()),
     };
     let (id, apart) = (plan.job, plan.tasks_apart);
     let submitted = runtime()?.block_on(submit::submit(
@@ -241,6 +245,7 @@ pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<Strin
         user: "",
         staged_to: staged.as_ref().map(|staged| staged.there.as_str()),
         workdir: None,
+        submit_dir: None,
     };
     let scripts = submit::render(home, plan, &submission, &place.facts);
     let scripts = scripts.map_err(|refused| refusals(&refused))?;

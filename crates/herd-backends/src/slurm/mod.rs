@@ -18,6 +18,7 @@ mod scontrol;
 pub mod staging;
 mod step;
 pub mod submit;
+mod variables;
 
 pub use allocation::{Allocation, AllocationError, SlurmRun};
 pub use command::CommandError;

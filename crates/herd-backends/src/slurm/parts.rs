@@ -105,6 +105,16 @@ impl Handing<'_> {
         for number in 1..chunks.len() {
             self.next(chunks, number, record).await?;
         }
+        // A user who wants it held lets it go.
+        if self
+            .submission
+            .options
+            .extra
+            .iter()
+            .any(|option| option == "--hold")
+        {
+            return Ok(());
+        }
         let held: Vec<Id> = record.numbers().into_iter().map(Id::job).collect();
         for call in control::release_calls(&held) {
             self.cluster.control(call).await?;

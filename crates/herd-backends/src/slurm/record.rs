@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use herd_core::spec::Array;
+use herd_core::spec::{Array, SlurmEnvironment};
 use herd_jobdir::{JobDir, JobDirError};
 use herd_slurm::job::Id;
 use serde::{Deserialize, Serialize};
@@ -112,6 +112,13 @@ pub struct Site {
     /// MPI plug-ins of `srun`, for MPI jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mpi: Vec<String>,
+    /// The directory that the job was handed in from, as `sbatch` tells it to scripts; where the nodes do not
+    /// see it, the one that the job works in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submit_dir: Option<String>,
+    /// Which of Slurm's variables the command finds.
+    #[serde(default)]
+    pub environment: SlurmEnvironment,
 }
 
 /// A container, by the way in which the cluster runs it.

@@ -46,6 +46,8 @@ pub struct Submission<'a> {
     pub staged_to: Option<&'a str>,
     /// The workdir that is taken along there.
     pub workdir: Option<&'a Path>,
+    /// Where the user is, where the nodes see that.
+    pub submit_dir: Option<&'a Path>,
 }
 
 /// Why Slurm has not got the job.
@@ -152,6 +154,9 @@ pub async fn submit(
     let script = script.map_err(SubmitError::Unsupported)?;
     let mut site = site(&plan, submission.options, facts);
     site.staged = submission.staged_to.is_some();
+    let there = |path: &Path| path.to_string_lossy().into_owned();
+    let submit_dir = submission.submit_dir.map(there);
+    site.submit_dir = Some(submit_dir.unwrap_or_else(|| plan.workdir.clone()));
     site.image = container::of(submission.image, facts.images);
     if plan.job_type == JobType::Mpi {
         site.mpi = cluster.mpi_plugins().await;
@@ -200,6 +205,8 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
         staged: false,
         image: None,
         mpi: Vec::new(),
+        submit_dir: None,
+        environment: options.environment,
     }
 }
 

@@ -308,6 +308,11 @@ pub const SLURM: &[Key] = &[
         Shape::Choice(&["task", "job"]),
         "Of an array: one for each `task`, or one for the `job`, which is quicker for many short tasks; `task` where absent.",
     ),
+    key(
+        "environment",
+        Shape::Choice(&["rank", "script"]),
+        "Slurm's variables: those that a `rank` needs, or all that `sbatch` gives a batch `script`, for a command of one node that calls `srun` itself; `rank` where absent.",
+    ),
 ];
 
 /// The keys of `kueue`.

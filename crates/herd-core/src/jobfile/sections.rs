@@ -311,12 +311,14 @@ pub(super) fn slurm(reader: &mut Reader, fields: &Fields<'_>) -> Option<SlurmOpt
         .filter_map(|(node, path)| reader.checked_of(node, &path, validate::slurm_extra))
         .collect();
     let allocation = reader.choice(&fields, "allocation").unwrap_or_default();
+    let environment = reader.choice(&fields, "environment").unwrap_or_default();
     Some(SlurmOptions {
         partition,
         qos,
         account,
         extra,
         allocation,
+        environment,
     })
 }
 

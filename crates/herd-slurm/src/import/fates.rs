@@ -55,8 +55,8 @@ const GPU_SHAPE: Fate = Refused(
     "use `--gres=gpu:N` or `--gpus-per-node`",
 );
 const LATER: Fate = Refused(
-    "a start or end at a given time cannot be asked for",
-    "submit it when it may start",
+    "a time to end by cannot be asked for",
+    "use `--time`, and `--begin` for a time to start at",
 );
 const OTHER_USER: Fate = Refused("a job runs as its submitter", "remove it");
 const BURST: Fate = Refused(
@@ -93,7 +93,7 @@ pub(super) const OPTIONS: &[SbatchOption] = &[
     ),
     option("bb", ' ', Value, BURST),
     option("bbf", ' ', Value, BURST),
-    option("begin", 'b', Value, LATER),
+    option("begin", 'b', Value, Extra),
     option("chdir", 'D', Value, Read),
     option(
         "cluster-constraint",
@@ -199,15 +199,7 @@ pub(super) const OPTIONS: &[SbatchOption] = &[
         ),
     ),
     option("hint", ' ', Value, Extra),
-    option(
-        "hold",
-        'H',
-        Flag,
-        Refused(
-            "a job that is submitted starts when it can",
-            "`herd hold` it afterwards",
-        ),
-    ),
+    option("hold", 'H', Flag, Extra),
     option(
         "ignore-pbs",
         ' ',
@@ -252,15 +244,7 @@ pub(super) const OPTIONS: &[SbatchOption] = &[
         Value,
         Refused("networks cannot be chosen", "remove it"),
     ),
-    option(
-        "nice",
-        ' ',
-        Optional,
-        Refused(
-            "it is in Slurm's own numbers",
-            "write a job file with `priority`",
-        ),
-    ),
+    option("nice", ' ', Optional, Extra),
     option(
         "no-kill",
         'k',
@@ -357,8 +341,9 @@ pub(super) const OPTIONS: &[SbatchOption] = &[
         ' ',
         Value,
         Refused(
-            "herd signals the job itself",
-            "write a job file with `checkpoint: {signal: …, grace: …}`",
+            "the notice ahead of an end is herd's own",
+            "remove it, and catch SIGTERM: herd sends that to the script and all that it has started \
+             ahead of the time limit, by a tenth of it and at most 10 s",
         ),
     ),
     option("sockets-per-node", ' ', Value, Extra),

@@ -76,6 +76,13 @@ fn line_options(
             line: number,
             column: column + offset,
         };
+        if matches!(word.as_str(), "hetjob" | "packjob") {
+            let fault = Diagnostic::at(position, "heterogeneous jobs are not supported");
+            faults.push(fault.with_hint(
+                "submit its parts as jobs of their own, or ask for the same of each node",
+            ));
+            continue;
+        }
         let (option, inline) = match find(word) {
             Ok(found) => found,
             Err(fault) => {

@@ -58,6 +58,11 @@ pub fn import(
         ..JobSpec::default()
     };
     options::apply(&given, &mut spec, &mut faults, &mut notes);
+    // `sbatch` calls a job by its script, where nothing is said.
+    let own = file_name.rsplit('/').next().unwrap_or(file_name);
+    if spec.name.is_none() && validate::job_name(own).is_ok() {
+        spec.name = Some(own.to_owned());
+    }
     if faults.is_empty() {
         // What only the whole job shows.
         for conflict in validate::spec(&spec) {

@@ -3,7 +3,7 @@
 use herd_core::array::ArrayError;
 use herd_core::diagnostic::{Diagnostic, Position};
 use herd_core::skypilot::Note;
-use herd_core::spec::{JobSpec, SlurmOptions};
+use herd_core::spec::{JobSpec, SlurmEnvironment, SlurmOptions};
 use herd_core::text::quoted;
 use herd_core::validate::{self, Refusal};
 
@@ -55,7 +55,10 @@ pub(super) fn apply(
     notes: &mut Vec<Note>,
 ) {
     let mut found = Findings { faults, notes };
-    let mut slurm = SlurmOptions::default();
+    let mut slurm = SlurmOptions {
+        environment: SlurmEnvironment::Script,
+        ..SlurmOptions::default()
+    };
     for (name, value) in given {
         let Some(option) = OPTIONS.iter().find(|option| option.name == *name) else {
             continue;
@@ -77,17 +80,7 @@ pub(super) fn apply(
         }
     }
     resources::apply(given, spec, &mut found);
-    if !given.contains_key("export") {
-        found.note(
-            "export",
-            Position::START,
-            "on a cluster the submitting shell's variables are not passed on; name those that the \
-             script needs with `--env`",
-        );
-    }
-    if slurm != SlurmOptions::default() {
-        spec.slurm = Some(slurm);
-    }
+    spec.slurm = Some(slurm);
 }
 
 fn read(

@@ -57,6 +57,41 @@ pub(super) fn apply(given: &Options, spec: &mut JobSpec, found: &mut Findings<'_
     }
     gpus(given, spec, found);
     memory(given, spec, found);
+    variables(given, spec);
+}
+
+/// What `sbatch` tells a script of options that herd asks for in another way.
+fn variables(given: &Options, spec: &mut JobSpec) {
+    let mut say = |option: &str, name: &str, value: &str| {
+        if given.contains_key(option) {
+            spec.env
+                .entry(name.to_owned())
+                .or_insert_with(|| value.to_owned());
+        }
+    };
+    // More than one was refused.
+    for option in ["ntasks", "ntasks-per-node"] {
+        say(option, "SLURM_NTASKS", "1");
+        say(option, "SLURM_NPROCS", "1");
+    }
+    say("ntasks-per-node", "SLURM_NTASKS_PER_NODE", "1");
+    for (option, name) in [
+        ("gpus", "SLURM_GPUS"),
+        ("gpus-per-node", "SLURM_GPUS_PER_NODE"),
+        ("gpus-per-task", "SLURM_GPUS_PER_TASK"),
+    ] {
+        if let Some(value) = given.get(option) {
+            say(option, name, &value.value);
+        }
+    }
+    for (option, name) in [
+        ("mem-per-cpu", "SLURM_MEM_PER_CPU"),
+        ("mem-per-gpu", "SLURM_MEM_PER_GPU"),
+    ] {
+        if let Some(mib) = given.get(option).and_then(amount) {
+            say(option, name, &mib.to_string());
+        }
+    }
 }
 
 /// With one node and one task, all ways to ask for GPUs mean the same.

@@ -2,6 +2,7 @@
 
 use super::fates::OPTIONS;
 use super::*;
+use herd_core::spec::SlurmEnvironment;
 use herd_core::units::{Bytes, Span};
 use proptest::prelude::*;
 
@@ -51,6 +52,36 @@ fn a_script_becomes_the_same_job() {
         .map(|note| (note.position.line, note.path.as_str()))
         .collect();
     assert_eq!(noted, [(10, "--output"), (14, "#SBATCH")]);
+}
+
+#[test]
+fn a_script_is_told_what_it_asked_for_in_words_that_herd_does_not_ask_in() {
+    let text = "#!/bin/sh\n#SBATCH -n 1 --mem-per-cpu=1G -G h800:2\n#SBATCH --export=SLURM_NPROCS=4\ntrue\n";
+    let Imported { spec, notes } = read(text);
+    let env = |name: &str| spec.env.get(name).map(String::as_str);
+    assert_eq!(env("SLURM_NTASKS"), Some("1"));
+    assert_eq!(env("SLURM_NPROCS"), Some("4"));
+    assert_eq!(env("SLURM_MEM_PER_CPU"), Some("1024"));
+    assert_eq!(env("SLURM_GPUS"), Some("h800:2"));
+    assert_eq!(env("SLURM_NTASKS_PER_NODE"), None);
+    assert_eq!(spec.slurm.unwrap().environment, SlurmEnvironment::Script);
+    assert_eq!(spec.name.as_deref(), Some("train.sbatch"));
+    assert!(notes.is_empty(), "{notes:?}");
+}
+
+#[test]
+fn heterogeneous_jobs_and_times_are_named_for_what_they_are() {
+    let text = "#!/bin/sh\n#SBATCH -c 1\n#SBATCH hetjob\n#SBATCH -c 2\ntrue\n";
+    let shown = import(text.as_bytes(), "s", &[]).unwrap_err().to_string();
+    assert!(
+        shown.contains("s:3:9: heterogeneous jobs are not supported"),
+        "{shown}"
+    );
+    let later = read("#!/bin/sh\n#SBATCH -H -b now+1hour --nice=5\ntrue\n").spec;
+    assert_eq!(
+        later.slurm.unwrap().extra,
+        ["--begin=now+1hour", "--hold", "--nice=5"]
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The options of a batch script, one by one.
 
-use herd_core::spec::AfterWhen;
+use herd_core::spec::{AfterWhen, SlurmEnvironment};
 
 use super::{Dependency, Part, Request, job_name};
 use crate::control::NOTICE;
@@ -40,8 +40,8 @@ pub(super) fn directives(
         ("job-name", Some(job_name(plan, number))),
         ("comment", Some(comment(request, part))),
         ("nodes", Some(plan.nodes.to_string())),
-        ("ntasks-per-node", Some("1".to_owned())),
     ];
+    all.extend(tasks(request));
     let mut say = |option, value| all.push((option, Some(value)));
     if let Some(cpus) = plan.resources.cpus {
         say("cpus-per-task", cpus.to_string());
@@ -101,12 +101,26 @@ pub(super) fn directives(
         ("chdir", Some(chdir.to_owned())),
         ("export", Some("NONE".to_owned())),
     ]);
-    all.extend(extra(request, facts));
+    all.extend(extra(request, facts, part));
     all
 }
 
+/// One task a node, which the executor is. Of a user's batch script that does not say so it is left to Slurm
+/// how many tasks it counts, as `sbatch` does: with `--exclusive` it counts CPUs, and tells the script.
+fn tasks(request: &Request<'_>) -> Option<Directive> {
+    let says = |name| request.plan.env.contains_key(name);
+    let of_script = request.options.environment == SlurmEnvironment::Script;
+    let option = match of_script {
+        true if says("SLURM_NTASKS_PER_NODE") => "ntasks-per-node",
+        true if says("SLURM_NTASKS") => "ntasks",
+        true => return None,
+        false => "ntasks-per-node",
+    };
+    Some((option, Some("1".to_owned())))
+}
+
 /// What `slurm.extra` adds, and the nodes that herd itself keeps off.
-fn extra(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Directive> {
+fn extra(request: &Request<'_>, facts: &ClusterFacts, part: Option<&Part<'_>>) -> Vec<Directive> {
     // A node that has left the cluster meanwhile would make sbatch refuse the script.
     let known = |name: &&String| facts.nodes.is_empty() || facts.has_node(name);
     let away: Vec<&String> = request.exclude.iter().filter(known).collect();
@@ -130,6 +144,8 @@ fn extra(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Directive> {
                 exclude = format!("{list},{exclude}");
             }
             ("exclude", Some(list)) => exclude = list,
+            // It is there already, until all parts of an array are.
+            ("hold", _) if part.is_some_and(|part| part.of > 1) => {}
             (name, value) => all.push((name, value)),
         }
     }

@@ -1,6 +1,6 @@
 //! A job that came as a command and flags, or as a batch script, written as the job file that says the same.
 
-use herd_core::spec::{Allocation, Command, JobSpec, ProcsPerNode, SlurmOptions};
+use herd_core::spec::{Allocation, Command, JobSpec, ProcsPerNode, SlurmEnvironment, SlurmOptions};
 use serde_json::{Map, Value, json};
 
 use crate::jobs;
@@ -91,6 +91,9 @@ fn slurm(options: &SlurmOptions) -> Option<Value> {
     if options.allocation == Allocation::Job {
         map.insert("allocation".to_owned(), json!(options.allocation));
     }
+    if options.environment == SlurmEnvironment::Script {
+        map.insert("environment".to_owned(), json!(options.environment));
+    }
     (!map.is_empty()).then_some(Value::Object(map))
 }
 
@@ -138,7 +141,14 @@ mod tests {
             procs_per_node: ProcsPerNode::Gpu,
             ..plain.clone()
         };
-        for spec in [plain, full, gpus] {
+        let script = JobSpec {
+            slurm: Some(SlurmOptions {
+                environment: SlurmEnvironment::Script,
+                ..SlurmOptions::default()
+            }),
+            ..plain.clone()
+        };
+        for spec in [plain, full, gpus, script] {
             let text = job_file(&spec);
             assert_eq!(jobfile::parse(&text, "f").unwrap(), spec);
         }

@@ -30,6 +30,147 @@ fn build7_a_batch_script_runs_as_sbatch_would_run_it() {
     assert_eq!((again.code, again.out), (3, answer.out));
 }
 
+/// Scripts, each with an option that the one before has not; with `srun` in them.
+const SCRIPTS: &[&str] = &[
+    "#SBATCH -t 5",
+    "#SBATCH -n 1 -c 2 --mem-per-cpu=100 -J named -t 5",
+    "#SBATCH --ntasks-per-node=1 -N 1 -c 3 --mem=200 --gpus=2 --hint=nomultithread",
+    "#SBATCH --gpus-per-node=h800:1 --exclusive --qos=low",
+    "#SBATCH --gres=gpu:1 --mem-per-gpu=100 --threads-per-core=1",
+];
+
+/// Variables that are each job's own, or say when.
+const OWN: &[&str] = &[
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_TASK_PID",
+    "SLURM_JOB_START_TIME",
+    "SLURM_JOB_END_TIME",
+];
+
+/// The difference between what scripts find under `sbatch` and under herd, and how their steps end.
+fn finds_what_sbatch_gives(bench: &Bench<'_>) {
+    for options in SCRIPTS {
+        let script = format!(
+            "#!/bin/bash\n{options}\n#SBATCH -w node1\nenv | grep -E '^(SLURM|SBATCH|SRUN|ENVIRONMENT)' | sort\n\
+             cd \"$SLURM_SUBMIT_DIR\" && ls c.sbatch\necho \"$# $1\"\n\
+             srun sh -c 'echo task $SLURM_PROCID of $SLURM_NTASKS'\nsrun --overlap -n 1 true\n"
+        );
+        bench.file("c.sbatch", &script);
+        let mut sbatch = bench.lab.command("sbatch");
+        sbatch.current_dir(bench.dir.path());
+        sbatch.args(["--wait", "--output=sbatch.out", "c.sbatch", "a b"]);
+        let done = sbatch.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let wanted = std::fs::read_to_string(bench.dir.path().join("sbatch.out")).unwrap();
+        let answer = bench.ask(&["run", "c.sbatch", "--", "a b"]);
+        assert_eq!(answer.code, 0, "{options}: {answer:?}");
+        assert!(!answer.err.contains("--export"), "{answer:?}");
+        let lines = |text: &str| -> Vec<String> {
+            let own = |line: &&str| !OWN.iter().any(|name| line.starts_with(&format!("{name}=")));
+            text.lines().filter(own).map(str::to_owned).collect()
+        };
+        assert_eq!(lines(&answer.out), lines(&wanted), "{options}");
+    }
+    // The kept file says the same.
+    let status = bench.json(&["status"]);
+    let kept = bench
+        .job_dir(status["id"].as_str().unwrap())
+        .join("job.yaml");
+    let again = bench.ask(&["run", kept.to_str().unwrap()]);
+    assert!(again.out.contains("SLURM_PROCID=0"), "{again:?}");
+}
+
+#[test]
+fn build7_a_batch_script_finds_the_variables_that_sbatch_gives() {
+    finds_what_sbatch_gives(&Bench::new());
+}
+
+#[test]
+fn every_job_finds_where_its_user_was() {
+    let bench = Bench::new();
+    let here = bench.dir.path().to_str().unwrap();
+    let answer = bench.ask(&[
+        "run",
+        "-b",
+        "slurm",
+        "--workdir",
+        "/",
+        "--",
+        "sh",
+        "-c",
+        "pwd; echo $SLURM_SUBMIT_DIR",
+    ]);
+    assert_eq!(answer.out, format!("/\n{here}\n"), "{answer:?}");
+}
+
+#[test]
+fn a_script_may_wait_until_a_time_or_for_its_user() {
+    let bench = Bench::new();
+    bench.file(
+        "c.sbatch",
+        "#!/bin/sh\n#SBATCH --hold --nice=7 --begin=now\necho went\n",
+    );
+    let job = bench.submit(&["c.sbatch"]);
+    within(DEADLINE, "the reason", || {
+        bench.ask(&["why", &job]).out.contains("JobHeldUser")
+    });
+    let shown = bench
+        .lab
+        .ask(&["scontrol", "show", "job", &bench.number(&job)]);
+    assert!(shown.contains("Nice=7"), "{shown}");
+    assert_eq!(bench.ask(&["release", &job]).code, 0);
+    assert_eq!(bench.ask(&["wait", &job]).code, 0);
+    bench.file(
+        "later.sbatch",
+        "#!/bin/sh\n#SBATCH --begin=now+2hours\ntrue\n",
+    );
+    let later = bench.submit(&["later.sbatch"]);
+    within(DEADLINE, "the reason", || {
+        bench.ask(&["why", &later]).out.contains("BeginTime")
+    });
+    assert_eq!(bench.ask(&["cancel", &later]).code, 0);
+    assert_eq!(bench.ask(&["wait", &later]).code, 130);
+}
+
+#[test]
+fn hints_do_what_was_meant() {
+    let bench = Bench::new();
+    bench.file("plain.sh", "#!/bin/sh\ntrue\n");
+    bench.file(
+        "c.sbatch",
+        "#!/bin/sh\n#SBATCH hetjob\n#SBATCH --signal=B:USR1@60\ntrue\n",
+    );
+    let says = |args: &[&str], words: &str| {
+        let answer = bench.ask(args);
+        assert_eq!(answer.code, 2, "{answer:?}");
+        assert!(answer.err.contains(words), "{words}: {answer:?}");
+    };
+    says(
+        &["run", "-b", "slurm", "plain.sh"],
+        "`herd run -b slurm -- bash plain.sh`",
+    );
+    says(
+        &["run", "c.sbatch"],
+        "c.sbatch:2:9: heterogeneous jobs are not supported",
+    );
+    says(&["run", "c.sbatch"], "catch SIGTERM");
+    says(&["run", "c.sbatch", "a"], "`herd run c.sbatch -- a`");
+    says(&["run", "-d", "afterok:3", "--", "true"], "`after: [JOB]`");
+    let both = [
+        "run",
+        "-b",
+        "slurm",
+        "--nodelist",
+        "node1",
+        "--exclude",
+        "node[1-2]",
+        "--",
+        "true",
+    ];
+    says(&both, "`--nodelist` and `--exclude` both name node1");
+}
+
 #[test]
 fn i13_what_a_batch_script_would_lose_is_refused_by_line_and_nothing_is_sent() {
     let bench = Bench::new();
@@ -90,6 +231,7 @@ fn build7_sbatch_of_24_11_accepts_it_too_and_the_cluster_is_in_order() {
     let lab = SlurmLab::up(&["--version", "24.11"]);
     let bench = Bench::on(Some(&lab));
     accepted(&bench);
+    finds_what_sbatch_gives(&bench);
     let findings = bench.json(&["doctor", "-b", "slurm"]);
     let of = |check: &str| {
         let all = findings.as_array().unwrap().iter();

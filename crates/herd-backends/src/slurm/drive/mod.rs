@@ -26,7 +26,7 @@ use super::cluster::Cluster;
 use super::command::CommandError;
 use super::record::Site;
 use super::staging::{NodeSide, kept_here};
-use super::{DURABILITY, container, listen, scontrol, step};
+use super::{DURABILITY, container, listen, scontrol, step, variables};
 use crate::attempts::{
     again, count_tasks, drive_attempt, make_room, once, read_key, result, task_history, write_next,
 };
@@ -307,7 +307,7 @@ async fn attempt(
         logs_at_hand: false,
         log_grown: None,
         why_ended: Some(WhyEnded(Box::new(why_ended))),
-        plan: plan.clone(),
+        plan: variables::with_those_of_slurm(plan, &site, std::env::vars()),
     };
     drive_attempt(attempt, signals).await
 }

@@ -87,7 +87,8 @@ fn submit_once(
         let cleared = dir.discard();
         cleared.map_err(|error| failed(&ExpectedError::failed("begin the job anew", error)))?;
     }
-    let (_, record) = backend_slurm::submit_as(home, &input()?, id).map_err(|e| failed(&e))?;
+    let (_, record) =
+        backend_slurm::submit_as(home, &input()?, id, None).map_err(|e| failed(&e))?;
     Ok(record)
 }
 
