@@ -92,6 +92,7 @@ fn extra(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported> {
     const KEY: &str = "slurm.extra";
     let mut refused = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
+    let mut named: Vec<(&str, Vec<String>)> = Vec::new();
     for text in &request.options.extra {
         if let Err(why) = validate::slurm_extra(text) {
             let hint = why.hint.unwrap_or_else(|| "remove it".to_owned());
@@ -118,13 +119,26 @@ fn extra(request: &Request<'_>, facts: &ClusterFacts) -> Vec<Unsupported> {
                     let reason = format!("`{name}` names no node");
                     refused.push(refusal(KEY, reason, format!("write `{name}=node[1-3]`")));
                 }
-                Ok(nodes) => refused.extend(unknown_node(name, &nodes, facts)),
+                Ok(nodes) => {
+                    refused.extend(unknown_node(name, &nodes, facts));
+                    named.push((name, nodes));
+                }
                 Err(error) => {
                     let reason = format!("`{name}`: {error}");
                     refused.push(refusal(KEY, reason, format!("write `{name}=node[1-3,7]`")));
                 }
             }
         }
+        if name == "--nice" && request.plan.priority < MIDDLE {
+            let reason = "`--nice` and `priority` are the same for Slurm".to_owned();
+            refused.push(refusal(KEY, reason, "keep one of them"));
+        }
+    }
+    if let [(_, some), (_, others)] = named.as_slice()
+        && let Some(node) = some.iter().find(|node| others.contains(node))
+    {
+        let reason = format!("`--nodelist` and `--exclude` both name {node}");
+        refused.push(refusal(KEY, reason, "take it out of one of them"));
     }
     refused
 }

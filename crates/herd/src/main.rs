@@ -19,7 +19,6 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
 use herd_runtime::{launch, rsh};
 
@@ -42,7 +41,7 @@ fn main() -> ExitCode {
     {
         return ExitCode::from(launch::run(rest));
     }
-    let cli = match cli::Cli::try_parse_from(&args) {
+    let cli = match cli::advice::parse(&args) {
         Ok(cli) => cli,
         // The whole help, where nothing was asked, speaks for itself.
         Err(answer)

@@ -4,13 +4,16 @@
 //! something else. So the words are listed here, and only then is spelling compared.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, Parser};
 use herd_core::jobfile::keys;
 use herd_core::text::{nearest, quoted};
+use herd_slurm::import;
 
 use super::Cli;
+use crate::job_input::source::{MAX_BYTES, read_bounded};
 
 /// Commands that take a job.
 const JOB: &[&str] = &["run", "submit", "render"];
@@ -89,7 +92,7 @@ const FLAGS: &[Said] = &[
     (
         JOB,
         &["-d", "--detach", "--detach-run", "--background"],
-        "`herd submit` hands the job over and returns",
+        "`herd submit` hands the job over and returns; `after: [JOB]` in a job file has it wait for another job",
     ),
     (
         JOB,
@@ -361,6 +364,19 @@ impl Line {
         })
     }
 
+    /// The line with a command in the place of a file; its options stay.
+    fn with_command(&self, file: &str, command: &str) -> Option<String> {
+        let places = plain(&self.args, &self.words);
+        let at = *places.first()?;
+        let others = self.words.iter().enumerate();
+        let others = others.filter(|(place, word)| *place != at && *word != "--");
+        let options: Vec<String> = others.map(|(_, word)| shell(word)).collect();
+        let fits = self.words.get(at).is_some_and(|word| word == file)
+            && JOB.contains(&self.name.as_str());
+        let words = [vec![self.name.clone()], options, vec!["--".to_owned()]].concat();
+        fits.then(|| format!("herd {} {command}", words.join(" ")))
+    }
+
     /// The same with `--` where the program begins, for a line that names a program without it.
     fn with_dashes(&self) -> Option<String> {
         // `exec` takes the job first.
@@ -374,7 +390,8 @@ impl Line {
         if skipped == 0 && self.words.get(at).is_some_and(|word| is_job_file(word)) {
             return None;
         }
-        let (before, program) = self.words.split_at_checked(at)?;
+        let script = skipped == 0 && self.words.get(at).is_some_and(|word| is_batch_script(word));
+        let (before, program) = self.words.split_at_checked(at + usize::from(script))?;
         let shown = before.iter().map(|word| shell(word));
         let program = program.iter().filter(|word| *word != "--");
         let shown: Vec<String> = std::iter::once(self.name.clone())
@@ -382,10 +399,12 @@ impl Line {
             .chain(std::iter::once("--".to_owned()))
             .chain(program.map(|word| shell(word)))
             .collect();
-        Some(format!(
-            "a program comes after `--`: `herd {}`",
-            shown.join(" ")
-        ))
+        let what = if script {
+            "arguments of a batch script come"
+        } else {
+            "a program comes"
+        };
+        Some(format!("{what} after `--`: `herd {}`", shown.join(" ")))
     }
 }
 
@@ -415,6 +434,35 @@ fn plain(args: &[Arg], words: &[String]) -> Vec<usize> {
     places
 }
 
+/// The command line that runs `command` as the one that was given would run a job file.
+pub(crate) fn with_command(words: &[String], file: &str, command: &str) -> String {
+    Line::new(words)
+        .with_command(file, command)
+        .unwrap_or_else(|| format!("herd run -- {command}"))
+}
+
+/// Whether a word names a batch script that is there.
+fn is_batch_script(word: &str) -> bool {
+    read_bounded(Path::new(word), MAX_BYTES).is_ok_and(|bytes| import::looks_like_script(&bytes))
+}
+
+/// Reads a command line. A command beside a file is for batch scripts alone.
+pub(crate) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    let cli = Cli::try_parse_from(args)?;
+    let job = match &cli.command {
+        super::Command::Run(args) => &args.job,
+        super::Command::Submit(args) => &args.job,
+        super::Command::Render(args) => &args.job,
+        _ => return Ok(cli),
+    };
+    let both = job.file.as_ref().filter(|_| !job.command.is_empty());
+    if both.is_some_and(|file| !is_batch_script(&file.to_string_lossy())) {
+        let text = "the argument '[FILE]' cannot be used with '[CMD]...'";
+        return Err(Cli::command().error(ErrorKind::ArgumentConflict, text));
+    }
+    Ok(cli)
+}
+
 /// Whether a word names a job file rather than a program.
 fn is_job_file(word: &str) -> bool {
     word == "-"
@@ -435,13 +483,11 @@ fn shell(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
 
     fn said(line: &str) -> String {
         let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        match Cli::try_parse_from(&args) {
+        match parse(&args) {
             Ok(_) => panic!("{line} is accepted"),
             Err(error) => refusal(error, &args, false),
         }
@@ -539,6 +585,26 @@ mod tests {
             );
             assert!(!text.contains("tip:"), "{text}");
         }
+    }
+
+    #[test]
+    fn arguments_of_a_batch_script_come_after_dashes_and_options_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("c.sbatch");
+        std::fs::write(&script, "#!/bin/sh\n#SBATCH -c 1\ntrue\n").unwrap();
+        let script = script.to_str().unwrap();
+        let text = said(&format!("herd run -c 2 {script} a --b"));
+        let hint = format!("come after `--`: `herd run -c 2 {script} -- a --b`\n");
+        assert!(text.ends_with(&hint), "{text}");
+        let args = ["herd", "run", script, "--", "a"].map(OsString::from);
+        assert!(parse(&args).is_ok());
+        let words = ["submit", "-b", "slurm", "plain.sh", "-N", "2"].map(str::to_owned);
+        let run = |file| with_command(&words, file, "bash plain.sh");
+        assert_eq!(
+            run("plain.sh"),
+            "herd submit -b slurm -N 2 -- bash plain.sh"
+        );
+        assert_eq!(run("other.sh"), "herd run -- bash plain.sh");
     }
 
     #[test]

@@ -21,10 +21,10 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:\n  \
 /// Amounts stay text: `job_input` reads them, so that all faults are listed at once.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JobArgs {
-    /// Job file or SkyPilot task file; `-` reads standard input
-    #[arg(value_name = "FILE", conflicts_with = "command")]
+    /// Job file, SkyPilot task file or batch script; `-` reads standard input
+    #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Command to run instead of a file, after `--`
+    /// Command to run instead of a file, after `--`; of a batch script, its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
 

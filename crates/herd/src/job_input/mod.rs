@@ -43,6 +43,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) config: Config,
     /// The job that a selector means, or why it means none.
     pub(crate) job: &'a dyn Fn(&str) -> Result<JobId, ExpectedError>,
+    /// The words of the command line behind the program's name.
+    pub(crate) words: Vec<String>,
     /// Standard input, read for `-`.
     pub(crate) stdin: &'a mut dyn Read,
 }
@@ -90,6 +92,7 @@ pub(crate) fn read(args: &JobArgs, home: Option<&Path>) -> Result<JobInput, Expe
             config: config::read(&variable)?,
             variable: &variable,
             job: &job,
+            words: std::env::args().skip(1).collect(),
             stdin: &mut stdin,
         },
     )
@@ -192,7 +195,7 @@ fn job_file(
 ) -> JobFile {
     let mut file = JobFile::none(around);
     match (&args.file, args.command.is_empty()) {
-        (Some(path), _) => match source::read(path, given, around) {
+        (Some(path), _) => match source::read(path, &args.command, given, around) {
             Ok(read) => return read,
             Err(fault) => {
                 file.unread = Unread::everything();

@@ -6,6 +6,7 @@ use std::path::Path;
 use herd_core::text::nearest;
 use herd_core::yaml;
 
+use crate::cli::advice;
 use crate::error::Fault;
 use crate::text::shell_word;
 
@@ -34,8 +35,9 @@ const INTERPRETERS: &[(&str, &str)] = &[
     ("js", "node"),
 ];
 
-/// Refuses a program, with the command that runs it; `None` for what may be a job file.
-pub(super) fn refuse(given: &Path, full: &Path, bytes: &[u8]) -> Option<Fault> {
+/// Refuses a program, with the command line that runs it, which has the options of the one that was given,
+/// `words`; `None` for what may be a job file.
+pub(super) fn refuse(given: &Path, full: &Path, bytes: &[u8], words: &[String]) -> Option<Fault> {
     if bytes.starts_with(RENDERED.as_bytes()) {
         let text = format!(
             "{}: is what `herd render` printed, not a job file",
@@ -67,9 +69,15 @@ pub(super) fn refuse(given: &Path, full: &Path, bytes: &[u8]) -> Option<Fault> {
         _ if shown.contains('/') => word,
         _ => format!("./{word}"),
     };
+    let line = advice::with_command(words, &shown, &command);
+    let as_script = if is_script(bytes) {
+        "; a script with an `#SBATCH` line is a batch script"
+    } else {
+        ""
+    };
     Some(
         Fault::new(format!("{shown}: is a program, not a job file"))
-            .hint(format!("`herd run -- {command}` runs it")),
+            .hint(format!("`{line}` runs it{as_script}")),
     )
 }
 
@@ -117,7 +125,7 @@ mod tests {
         let full = dir.path().join(name);
         std::fs::write(&full, content).unwrap();
         std::fs::set_permissions(&full, PermissionsExt::from_mode(mode)).unwrap();
-        refuse(Path::new(name), &full, content).and_then(|fault| fault.hint)
+        refuse(Path::new(name), &full, content, &[]).and_then(|fault| fault.hint)
     }
 
     #[test]
@@ -132,11 +140,9 @@ mod tests {
         ];
         for (name, mode, content, command) in cases {
             let hint = refused(name, mode, content);
-            assert_eq!(
-                hint,
-                Some(format!("`herd run -- {command}` runs it")),
-                "{name}"
-            );
+            let hint = hint.unwrap();
+            let start = format!("`herd run -- {command}` runs it");
+            assert!(hint.starts_with(&start), "{name}: {hint}");
         }
     }
 

@@ -15,7 +15,7 @@ use super::{Surroundings, program};
 use crate::error::Fault;
 
 /// More than this is no job file; the parser refuses what it is given beyond its own limit.
-const MAX_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_BYTES: u64 = 4 << 20;
 
 /// What standard input is called in messages.
 pub(super) const STDIN: &str = "standard input";
@@ -58,9 +58,10 @@ impl JobFile {
 }
 
 /// Reads `path`, or standard input for `-`; the fault is of a file that is none. `given` are the
-/// variables that flags set.
+/// variables that flags set, `arguments` those of a batch script.
 pub(crate) fn read(
     path: &Path,
+    arguments: &[String],
     given: &BTreeSet<String>,
     around: &mut Surroundings<'_>,
 ) -> Result<JobFile, Fault> {
@@ -75,7 +76,8 @@ pub(crate) fn read(
             Fault::new(format!("{name}: {problem}")).hint(program::instead_of(path, &full))
         })?;
         let script = import::looks_like_script(&bytes);
-        if let Some(fault) = program::refuse(path, &full, &bytes).filter(|_| !script) {
+        if let Some(fault) = program::refuse(path, &full, &bytes, &around.words).filter(|_| !script)
+        {
             return Err(fault);
         }
         let base = full
@@ -85,7 +87,7 @@ pub(crate) fn read(
     };
     let file_name = (path != Path::new("-")).then(|| name.clone());
     if import::looks_like_script(&bytes) {
-        return Ok(batch_script(&bytes, &name, file_name, around));
+        return Ok(batch_script(&bytes, &name, file_name, arguments, around));
     }
     let reading = skypilot::read_any(&bytes, &name, given);
     let job = JobFile {
@@ -119,13 +121,14 @@ fn batch_script(
     bytes: &[u8],
     name: &str,
     file_name: Option<String>,
+    arguments: &[String],
     around: &Surroundings<'_>,
 ) -> JobFile {
     let job = JobFile {
         file_name,
         ..JobFile::none(around)
     };
-    match import::import(bytes, name, &[]) {
+    match import::import(bytes, name, arguments) {
         Ok(imported) => JobFile {
             spec: JobSpec {
                 backend: Some(around.config.slurm_backend().to_owned()),

@@ -18,6 +18,7 @@ fn read_with(args: &JobArgs, cwd: &Path, stdin: &[u8]) -> Result<JobInput, Expec
                     nearest: Vec::new(),
                 })
             },
+            words: Vec::new(),
             stdin: &mut stdin,
         },
     )

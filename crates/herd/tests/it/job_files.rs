@@ -355,7 +355,7 @@ fn a_program_is_not_read_as_a_job_file() {
     assert_eq!(
         answer.err,
         "error: nothing was started: 1 fault\n  train.py: is a program, not a job file\n\
-         hint: `herd run -- python3 train.py` runs it\n"
+         hint: `herd run -N 2 -- python3 train.py` runs it\n"
     );
 }
 
