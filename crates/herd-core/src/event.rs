@@ -92,6 +92,11 @@ pub enum EventKind {
         /// The pause before the next attempt, milliseconds.
         after_ms: u64,
     },
+    /// The backend announced that it takes the job's resources back.
+    PreemptionNotice {
+        /// By whom, and how long is left, where that is known.
+        by: String,
+    },
     /// Somebody or something asked for the end.
     CancelRequested {
         /// Who or what: `signal 15`, `herd cancel`, `walltime`, …

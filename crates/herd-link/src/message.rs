@@ -84,6 +84,13 @@ pub enum ToCoordinator {
         /// Who asks, for the event.
         by: String,
     },
+    /// The backend will take its resources back, and start the job again.
+    Preempt {
+        /// How long the ranks may take, milliseconds; until the backend itself asks for the end where absent.
+        grace_ms: Option<u64>,
+        /// What is known of it, for the event.
+        by: String,
+    },
     /// A client asks for the merged output, from these lengths of its two files on, as it grows until
     /// the attempt ends. It comes in frames of session 0, streams [`crate::session::follow`], each with
     /// a window of its own.

@@ -96,6 +96,11 @@ pub struct Shown {
     pub start: Option<Time>,
     /// How long it may run.
     pub limit: Option<Limit>,
+    /// Since when it is being preempted.
+    pub preempted: Option<Time>,
+    /// When it ends, or has ended; of one that is being preempted, the end of its grace. Slurm does not say
+    /// it of jobs without a limit that run.
+    pub end: Option<Time>,
 }
 
 /// Why the output was not read.
@@ -151,6 +156,9 @@ pub fn parse(text: &str) -> Result<Shown, ShowError> {
         nodes: of(line("NodeList")?, "NodeList"),
         start: of(times, "StartTime").and_then(|text| Time::parse(&text)),
         limit: of(line("RunTime")?, "TimeLimit").and_then(|text| Limit::parse(&text)),
+        preempted: of(line("PreemptEligibleTime")?, "PreemptTime")
+            .and_then(|text| Time::parse(&text)),
+        end: of(times, "EndTime").and_then(|text| Time::parse(&text)),
     })
 }
 

@@ -30,6 +30,29 @@ pub(super) async fn why_ended(id: Id, run: &SlurmRun) -> Result<Withdrawal, Clus
     Ok(withdrawal(&shown, run))
 }
 
+/// Whether Slurm has announced that it preempts the job, and how long is left until it does, where Slurm
+/// says that.
+pub(super) async fn preemption(id: Id) -> Result<Option<Preemption>, ClusterError> {
+    let text = Cluster::default().text(job::show_call(id)).await?;
+    let shown = job::parse(&text).map_err(|_other| ClusterError::Output {
+        command: "scontrol show job",
+    })?;
+    Ok(announced(&shown))
+}
+
+/// A preemption that was announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Preemption {
+    /// How long it leaves, seconds.
+    pub(super) seconds: Option<u64>,
+}
+
+fn announced(shown: &Shown) -> Option<Preemption> {
+    let since = shown.preempted.filter(|_| shown.state == State::Running)?;
+    let seconds = shown.end.map(|end| end.0.saturating_sub(since.0));
+    Some(Preemption { seconds })
+}
+
 /// A job that will start again has its next start counted at once; of one that has reached its limit both
 /// state and reason tell.
 fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
@@ -85,6 +108,20 @@ mod tests {
             restarts: 0,
         };
         withdrawal(&job::parse(&text).unwrap(), &run)
+    }
+
+    #[test]
+    fn a_notice_is_of_a_preemption_or_of_a_time_limit() {
+        let of = |end: &str, since: &str| {
+            let text = format!(
+                "JobId=2 JobName=t.sh\n   JobState=RUNNING Reason=None\n   StartTime=100 EndTime={end}\n   \
+                 PreemptEligibleTime=100 PreemptTime={since}\n"
+            );
+            announced(&job::parse(&text).unwrap())
+        };
+        assert_eq!(of("160", "None"), None);
+        assert_eq!(of("160", "145"), Some(Preemption { seconds: Some(15) }));
+        assert_eq!(of("Unknown", "145"), Some(Preemption { seconds: None }));
     }
 
     #[test]

@@ -96,7 +96,8 @@ impl Seen {
                 self.warnings
                     .push(format!("gave up waiting for {wait}: {detail}"));
             }
-            EventKind::Paused
+            EventKind::PreemptionNotice { .. }
+            | EventKind::Paused
             | EventKind::Resumed
             | EventKind::ServiceReady { .. }
             | EventKind::TaskRetried { .. }

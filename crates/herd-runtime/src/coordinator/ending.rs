@@ -10,6 +10,9 @@ use herd_link::message::{FromCoordinator, Phase};
 
 use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 
+/// Most time that a preemption's notice leaves.
+const MAX_NOTICE_MS: u64 = 24 * 3600 * 1000;
+
 /// Why a backend has asked a driver for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
@@ -39,15 +42,47 @@ impl Coordinator {
             grace_ms.unwrap_or(self.plan.grace.ms)
         };
         if again {
-            self.ending_by_ms = Some(now_ms + ENDING_MARGIN_MS);
-            self.send_all(&FromCoordinator::Cancel {
-                signal,
-                grace_ms: 0,
-            });
+            if self.noticed {
+                // Not started again, whatever the backend will do.
+                self.stop = Some(Stop::Cancelled { code });
+            }
+            self.end_at_once(signal, now_ms);
         } else {
             self.begin_stop(Stop::Cancelled { code }, signal, grace, now_ms);
         }
         self.advance(now_ms);
+    }
+
+    pub(super) fn end_at_once(&mut self, signal: i32, now_ms: u64) {
+        self.ending_by_ms = Some(now_ms + ENDING_MARGIN_MS);
+        self.send_all(&FromCoordinator::Cancel {
+            signal,
+            grace_ms: 0,
+        });
+    }
+
+    /// The backend announces that it takes its resources back: the ranks are asked to end, and have all the
+    /// time until it does so, which ends with [`Self::withdrawn`] or after `grace_ms`, and the plan's grace
+    /// then.
+    pub fn preempt(&mut self, grace_ms: Option<u64>, by: &str, now_ms: u64) {
+        if self.is_ending() {
+            return;
+        }
+        self.event(EventKind::PreemptionNotice { by: by.to_owned() });
+        self.noticed = true;
+        let grace = grace_ms.unwrap_or(MAX_NOTICE_MS) + self.plan.grace.ms;
+        let code = exit::CANCELLED;
+        self.begin_stop(Stop::Preempted { code }, SIGTERM, grace, now_ms);
+        self.advance(now_ms);
+    }
+
+    /// The backend asks for the end. After a notice the ranks know that, and their last grace begins; false
+    /// where there was none.
+    pub fn withdrawn(&mut self, now_ms: u64) -> bool {
+        if self.noticed {
+            self.kill_by_ms.get_or_insert(now_ms + self.plan.grace.ms);
+        }
+        self.noticed
     }
 
     /// From here on the attempt does not end before [`Self::decide`]: whether its end was wished for, or
@@ -67,6 +102,8 @@ impl Coordinator {
         self.undecided = false;
         let (code, cancelled) = match self.stop {
             Some(Stop::Cancelled { code }) => (code, true),
+            // Meanwhile somebody may have wished it.
+            Some(Stop::Preempted { code }) if self.noticed => (code, true),
             Some(Stop::Failed(None)) => (code_of_asked, false),
             _ => return self.advance(now_ms),
         };

@@ -105,6 +105,10 @@ pub struct Coordinator {
     finishing: bool,
     /// The daemons that serve the ranks.
     services: Services,
+    /// The stop is one for a preemption that has been announced and has not come yet.
+    noticed: bool,
+    /// When what runs is ended, that was asked for its end at such a notice.
+    kill_by_ms: Option<u64>,
     /// When the nodes must have ended; set with the first stop or with `finishing`.
     ending_by_ms: Option<u64>,
     paused: Paused,
@@ -150,6 +154,8 @@ impl Coordinator {
             undecided: false,
             finishing: false,
             services: Services::default(),
+            noticed: false,
+            kill_by_ms: None,
             ending_by_ms: None,
             paused: Paused::default(),
             results: BTreeMap::new(),
@@ -275,6 +281,9 @@ impl Coordinator {
             && array.release_due(now_ms)
         {
             self.start_tasks();
+        }
+        if self.kill_by_ms.take_if(|by| now_ms >= *by).is_some() {
+            self.end_at_once(SIGTERM, now_ms);
         }
         if self.ending_by_ms.is_some_and(|by| now_ms >= by) {
             let late: Vec<usize> = (0..self.nodes.len())

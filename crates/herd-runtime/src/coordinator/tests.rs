@@ -416,3 +416,54 @@ fn a_cancel_ends_an_array_that_only_waits_for_pauses() {
     let actions = coordinator.take_actions();
     assert_eq!(ends(&actions)[0].state, AttemptState::Cancelled);
 }
+
+/// The graces that nodes were given with requests for their end.
+fn graces(actions: &[Action]) -> Vec<u64> {
+    let graces = actions.iter().filter_map(|action| match action {
+        Action::Send {
+            message: FromCoordinator::Cancel { grace_ms, .. },
+            ..
+        } => Some(*grace_ms),
+        _ => None,
+    });
+    graces.collect()
+}
+
+#[test]
+fn a_preemption_that_is_announced_leaves_the_ranks_its_grace_and_then_their_own() {
+    let own = plan().grace.ms;
+    let mut coordinator = started(plan());
+    coordinator.take_actions();
+    coordinator.preempt(Some(60_000), "preempted", 1000);
+    assert_eq!(graces(&coordinator.take_actions()), [60_000 + own; 2]);
+    // Heard twice, it is the same.
+    coordinator.preempt(Some(60_000), "preempted", 2000);
+    assert!(coordinator.take_actions().is_empty());
+    assert!(coordinator.withdrawn(61_000));
+    for now in [62_000, 61_000 + own] {
+        coordinator.heard(0, now);
+        coordinator.heard(1, now);
+        coordinator.tick(now);
+        let ended = now == 61_000 + own;
+        assert_eq!(
+            graces(&coordinator.take_actions()),
+            vec![0; if ended { 2 } else { 0 }]
+        );
+    }
+}
+
+#[test]
+fn who_cancels_a_job_that_is_being_preempted_ends_it_for_good() {
+    let mut coordinator = started(plan());
+    assert!(!coordinator.withdrawn(500));
+    coordinator.preempt(None, "preempted", 1000);
+    coordinator.take_actions();
+    coordinator.cancel(SIGTERM, None, 130, "herd cancel", 2000);
+    assert_eq!(graces(&coordinator.take_actions()), [0, 0]);
+    for node in 0..2 {
+        coordinator.lost(node, "gone", 3000);
+    }
+    let actions = coordinator.take_actions();
+    let ends = ends(&actions);
+    assert_eq!(ends[0].state, AttemptState::Cancelled, "{actions:?}");
+}

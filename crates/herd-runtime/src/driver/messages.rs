@@ -126,6 +126,7 @@ impl Driver {
             | ToCoordinator::Hello(_)
             | ToCoordinator::Client { .. }
             | ToCoordinator::Cancel { .. }
+            | ToCoordinator::Preempt { .. }
             | ToCoordinator::Follow { .. }
             | ToCoordinator::Unknown => {}
         }

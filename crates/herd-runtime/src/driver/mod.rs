@@ -322,7 +322,9 @@ impl Driver {
                 if orphaned && !self.last_resort.is_set() {
                     self.last_resort = LastResort::after_grace();
                 }
-                self.coordinator.cancel(signal, grace_ms, code, &by, now);
+                if orphaned || !self.coordinator.withdrawn(now) {
+                    self.coordinator.cancel(signal, grace_ms, code, &by, now);
+                }
             }
             Asked::Pause => {
                 self.coordinator.pause(now);

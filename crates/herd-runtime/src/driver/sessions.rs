@@ -186,6 +186,10 @@ impl Driver {
                 self.coordinator.cancel(signal, grace_ms, code, &by, now);
                 FromCoordinator::Done
             }
+            ToCoordinator::Preempt { grace_ms, by } => {
+                self.coordinator.preempt(grace_ms, &by, now);
+                FromCoordinator::Done
+            }
             _ => FromCoordinator::Refused {
                 reason: "this release does not know that request".to_owned(),
             },

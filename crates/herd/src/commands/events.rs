@@ -250,6 +250,7 @@ fn describe(kind: &EventKind, names: &Names) -> (&'static str, String) {
                 format!("task {task}, attempt {attempt}: {end}, runs again after {pause} s"),
             )
         }
+        EventKind::PreemptionNotice { by } => ("preemption-notice", by.clone()),
         EventKind::CancelRequested { by } => ("cancel-requested", format!("by {by}")),
         EventKind::Paused => ("paused", "stopped from its terminal".to_owned()),
         EventKind::Resumed => ("resumed", "goes on".to_owned()),

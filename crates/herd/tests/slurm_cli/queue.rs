@@ -221,3 +221,51 @@ fn jobs_of_this_machine_are_not_held() {
     }
     end(&bench, &[job]);
 }
+
+/// A job of low priority on all nodes, whose ranks say how they were asked to end, and take this long then.
+fn preempted(bench: &Bench<'_>, seconds: &str, options: &[&str]) -> (String, String) {
+    let script = "trap 'sleep $1; echo saved >saved-$HERD_RANK; exit 0' TERM; [ $HERD_ATTEMPT = 1 ] || exit 0\n\
+                  touch up-$HERD_RANK; while :; do sleep 0.1; done";
+    let low = ["-q", "low", "-N", "3", "-c", "8"];
+    let command = ["--", "sh", "-c", script, "sh", seconds];
+    let job = bench.submit(&[&low, options, &command].concat());
+    within(DEADLINE, "the ranks", || {
+        (0..3).all(|rank| bench.dir.path().join(format!("up-{rank}")).exists())
+    });
+    let mut sbatch = bench.lab.command("sbatch");
+    let high = [
+        "-q",
+        "high",
+        "-N",
+        "3",
+        "-c",
+        "8",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "true",
+    ];
+    assert!(sbatch.args(high).output().unwrap().status.success());
+    assert_eq!(bench.ask(&["wait", &job]).code, 0);
+    let events = bench.ask(&["events", &job]).out;
+    let end = bench.job_dir(&job).join("attempts/1/end");
+    let end = std::fs::read_to_string(end).unwrap();
+    assert!(end.contains("PREEMPTED"), "{end}");
+    let attempts = bench.json(&["status", &job])["attempts"].clone();
+    assert_eq!(attempts.as_array().unwrap().len(), 2, "{attempts}");
+    (job, events)
+}
+
+#[test]
+fn ranks_of_a_preempted_job_have_the_whole_grace_and_the_job_runs_again() {
+    let bench = Bench::new();
+    // Longer than Slurm's KillWait and herd's own grace, shorter than the 15 s of the QOS.
+    let (_, events) = preempted(&bench, "12", &["-t", "1h"]);
+    assert!(events.contains("preempted by Slurm, 15 s"), "{events}");
+    for rank in 0..3 {
+        assert!(
+            bench.dir.path().join(format!("saved-{rank}")).exists(),
+            "{events}"
+        );
+    }
+}

@@ -3,6 +3,7 @@
 
 mod work;
 
+use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -94,8 +95,8 @@ async fn run(
     let clock = Clock::start();
     let mut signals = Signals::watch().map_err(DriveError::Signals)?;
     // Slurm's notice ahead of a time limit or preemption must not end this process. What it is for is
-    // known here: the limit by the job's own clock, and a preemption by the signal that follows. The same
-    // signal says that somebody has asked for the end of all tasks.
+    // known here: the limit by the job's own clock, and a preemption by asking Slurm. The same signal says
+    // that somebody has asked for the end of all tasks.
     let mut notice = signal(SignalKind::user_defined1()).map_err(DriveError::Signals)?;
     let work = Work::of(job, task)?;
     let (mut dir, mut plan) = match begin(&work, &allocation.run, &clock)? {
@@ -103,10 +104,11 @@ async fn run(
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
         Begun::Over(end, plan) => return conclude(&work, &plan, end, &clock),
     };
+    let preempted = Cell::new(false);
     loop {
         let ended = tokio::select! {
             ended = attempt(&work, &dir, &plan, allocation, options, &mut signals) => ended,
-            never = pass_requests_on(&work, &mut notice) => match never {},
+            never = pass_requests_on(&work, allocation.id(), &mut notice, &preempted) => match never {},
         };
         if work.is_overtaken(plan.attempt)? {
             let why = "a later attempt has begun elsewhere".to_owned();
@@ -132,6 +134,10 @@ async fn run(
         };
         if end.state == AttemptState::Preempted {
             note(&dir, &clock, "Slurm starts it again")?;
+            if preempted.get() && gives_back(allocation, options).await {
+                let _ended = timeout(END_BOUND, signals.next()).await;
+                return Ok(Driven::Again);
+            }
             stage_out(options, LAST_STAGE_BOUND).await;
             return Ok(Driven::Again);
         }
@@ -164,6 +170,20 @@ async fn run(
         next.claim_owner(&allocation.run.to_string())?;
         (dir, plan) = (next, next_plan);
     }
+}
+
+/// Gives the nodes back before the end of a preemption's grace, where all that ran has ended; false where
+/// Slurm has taken them already.
+async fn gives_back(allocation: &Allocation, options: &DriveOptions) -> bool {
+    let why = scontrol::why_ended(allocation.id(), &allocation.run).await;
+    if !matches!(why, Ok(Withdrawal::Nobody)) {
+        return false;
+    }
+    if let Err(error) = requeue(allocation, options).await {
+        // Then Slurm takes them when the grace is over.
+        (options.warn)(&format!("cannot give the nodes back early: {error}"));
+    }
+    true
 }
 
 /// Has Slurm start the job, or task, again.

@@ -1,6 +1,7 @@
 //! What a run of a batch script works at: a job, or one task of an array. Which attempt it is, requests for
 //! its end, and the result.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,11 +13,13 @@ use herd_core::state::AttemptState;
 use herd_jobdir::{AttemptDir, JobDir, JobDirError, apart};
 use herd_link::message::ToCoordinator;
 use herd_runtime::clock::Clock;
+use herd_slurm::job::Id;
 use tokio::signal::unix::Signal;
 use tokio::time::sleep;
 
 use super::super::DURABILITY;
 use super::super::allocation::SlurmRun;
+use super::super::scontrol;
 use crate::attempts::{again, once, read_plan, write_next};
 use crate::drive_error::DriveError;
 use crate::local::target;
@@ -137,26 +140,41 @@ fn unrun(state: AttemptState, clock: &Clock) -> AttemptEnd {
     }
 }
 
-/// Whenever Slurm's notice comes, looks whether somebody has asked for the end, and asks this driver's own
-/// coordinator for it, as a client does that can reach it.
-pub(super) async fn pass_requests_on(work: &Work<'_>, notice: &mut Signal) -> Infallible {
+/// Whenever Slurm's notice comes, looks whether somebody has asked for the end, or Slurm preempts the job,
+/// and asks this driver's own coordinator for it, as a client does that can reach it. `preempted` is set
+/// then. A notice ahead of the time limit is for nobody: the coordinator has that limit.
+pub(super) async fn pass_requests_on(
+    work: &Work<'_>,
+    id: Id,
+    notice: &mut Signal,
+    preempted: &Cell<bool>,
+) -> Infallible {
     loop {
         if notice.recv().await.is_none() {
             return std::future::pending().await;
         }
         // What cannot be read now is read at the next notice.
-        let Ok(Some(request)) = work.job.end_request() else {
+        let request = if let Ok(Some(request)) = work.job.end_request() {
+            ToCoordinator::Cancel {
+                signal: request.signal,
+                grace_ms: request.grace_ms,
+                by: request.by,
+            }
+        } else if let Ok(Some(preemption)) = scontrol::preemption(id).await {
+            preempted.set(true);
+            let left = preemption.seconds;
+            let left = left.map_or_else(String::new, |seconds| format!(", {seconds} s"));
+            ToCoordinator::Preempt {
+                grace_ms: preemption.seconds.map(|seconds| seconds * 1000),
+                by: format!("preempted by Slurm{left}"),
+            }
+        } else {
             continue;
-        };
-        let cancel = ToCoordinator::Cancel {
-            signal: request.signal,
-            grace_ms: request.grace_ms,
-            by: request.by,
         };
         // The coordinator may not listen yet.
         for _ in 0..ASKS {
             if let Ok(target) = target(&work.own)
-                && target.ask(&cancel).await.is_ok()
+                && target.ask(&request).await.is_ok()
             {
                 break;
             }
