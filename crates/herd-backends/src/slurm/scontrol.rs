@@ -40,6 +40,13 @@ pub(super) async fn preemption(id: Id) -> Result<Option<Preemption>, ClusterErro
     Ok(announced(&shown))
 }
 
+/// Whether this run of the job goes on, as far as Slurm is concerned.
+pub(super) async fn goes_on(id: Id, run: &SlurmRun) -> bool {
+    let text = Cluster::default().text(job::show_call(id)).await;
+    let shown = text.ok().and_then(|text| job::parse(&text).ok());
+    shown.is_some_and(|shown| shown.state == State::Running && shown.restarts == run.restarts)
+}
+
 /// A preemption that was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Preemption {
@@ -63,6 +70,10 @@ fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
         let limit = shown.limit.and_then(Limit::span);
         let seconds = limit.map_or(0, |span| span.ms / 1000);
         return Withdrawal::TimeLimit { seconds };
+    }
+    if shown.state == State::Running && shown.preempted.is_some() {
+        // Without a signal to the batch script Slurm asks the steps to end when the grace begins.
+        return Withdrawal::Requeued;
     }
     if shown.state == State::Running {
         return Withdrawal::Nobody;
@@ -157,6 +168,14 @@ mod tests {
                 "TimeLimit=UNLIMITED"
             ),
             Withdrawal::Nobody
+        );
+        assert_eq!(
+            why(
+                "JobState=RUNNING Reason=None\n   PreemptEligibleTime=100 PreemptTime=160",
+                "Restarts=0",
+                "TimeLimit=UNLIMITED"
+            ),
+            Withdrawal::Requeued
         );
     }
 }

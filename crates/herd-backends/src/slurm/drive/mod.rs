@@ -3,7 +3,6 @@
 
 mod work;
 
-use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,7 +41,8 @@ const END_BOUND: Duration = Duration::from_mins(1);
 /// How long the submitting side is waited for with what a job has left on its nodes. They are the job's as
 /// long.
 const STAGE_BOUND: Duration = Duration::from_mins(2);
-/// The same where Slurm ends this process soon: it gives 30 s, unless the site says otherwise.
+/// The same where Slurm ends this process soon: it gives 30 s, unless the site says otherwise. So long it is
+/// waited for Slurm's answer then, too.
 const LAST_STAGE_BOUND: Duration = Duration::from_secs(5);
 
 /// How a driver runs a job.
@@ -104,11 +104,10 @@ async fn run(
         Begun::NotOurs(why) => return Ok(Driven::NotOurs { why }),
         Begun::Over(end, plan) => return conclude(&work, &plan, end, &clock),
     };
-    let preempted = Cell::new(false);
     loop {
         let ended = tokio::select! {
             ended = attempt(&work, &dir, &plan, allocation, options, &mut signals) => ended,
-            never = pass_requests_on(&work, allocation.id(), &mut notice, &preempted) => match never {},
+            never = pass_requests_on(&work, allocation.id(), &mut notice) => match never {},
         };
         if work.is_overtaken(plan.attempt)? {
             let why = "a later attempt has begun elsewhere".to_owned();
@@ -134,7 +133,7 @@ async fn run(
         };
         if end.state == AttemptState::Preempted {
             note(&dir, &clock, "Slurm starts it again")?;
-            if preempted.get() && gives_back(allocation, options).await {
+            if gives_back(allocation, options).await {
                 let _ended = timeout(END_BOUND, signals.next()).await;
                 return Ok(Driven::Again);
             }
@@ -175,8 +174,8 @@ async fn run(
 /// Gives the nodes back before the end of a preemption's grace, where all that ran has ended; false where
 /// Slurm has taken them already.
 async fn gives_back(allocation: &Allocation, options: &DriveOptions) -> bool {
-    let why = scontrol::why_ended(allocation.id(), &allocation.run).await;
-    if !matches!(why, Ok(Withdrawal::Nobody)) {
+    let goes_on = scontrol::goes_on(allocation.id(), &allocation.run);
+    if !timeout(LAST_STAGE_BOUND, goes_on).await.unwrap_or(false) {
         return false;
     }
     if let Err(error) = requeue(allocation, options).await {

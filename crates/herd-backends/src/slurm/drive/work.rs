@@ -1,7 +1,6 @@
 //! What a run of a batch script works at: a job, or one task of an array. Which attempt it is, requests for
 //! its end, and the result.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -141,14 +140,9 @@ fn unrun(state: AttemptState, clock: &Clock) -> AttemptEnd {
 }
 
 /// Whenever Slurm's notice comes, looks whether somebody has asked for the end, or Slurm preempts the job,
-/// and asks this driver's own coordinator for it, as a client does that can reach it. `preempted` is set
-/// then. A notice ahead of the time limit is for nobody: the coordinator has that limit.
-pub(super) async fn pass_requests_on(
-    work: &Work<'_>,
-    id: Id,
-    notice: &mut Signal,
-    preempted: &Cell<bool>,
-) -> Infallible {
+/// and asks this driver's own coordinator for it, as a client does that can reach it. A notice ahead of the
+/// time limit is for nobody: the coordinator has that limit.
+pub(super) async fn pass_requests_on(work: &Work<'_>, id: Id, notice: &mut Signal) -> Infallible {
     loop {
         if notice.recv().await.is_none() {
             return std::future::pending().await;
@@ -161,7 +155,6 @@ pub(super) async fn pass_requests_on(
                 by: request.by,
             }
         } else if let Ok(Some(preemption)) = scontrol::preemption(id).await {
-            preempted.set(true);
             let left = preemption.seconds;
             let left = left.map_or_else(String::new, |seconds| format!(", {seconds} s"));
             ToCoordinator::Preempt {
