@@ -29,8 +29,9 @@ pub(crate) fn cases() -> Vec<crate::Case> {
 /// A rank that says how it was asked to end, after it has said that it is there.
 fn trapping(user: &User<'_>) -> String {
     let dir = user.path("").display().to_string();
+    // Without a process of its own: Slurm and herd both send the signal, and the second one would end that.
     format!(
-        "trap 'touch {dir}/asked-$HERD_RANK; exit 0' TERM\ntouch {dir}/up-$HERD_RANK\n\
+        "trap ': >{dir}/asked-$HERD_RANK; exit 0' TERM\ntouch {dir}/up-$HERD_RANK\n\
          while :; do sleep 0.1 || :; done"
     )
 }
