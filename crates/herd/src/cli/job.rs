@@ -164,6 +164,9 @@ pub(crate) struct SubmitArgs {
     /// Follow the output until the job ends; Ctrl-C leaves the job running
     #[arg(short, long, help_heading = "Output")]
     pub(crate) follow: bool,
+    /// Cancel the job when this process ends (this machine's backend alone; for programs that hand over their own work)
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) while_process: Option<i32>,
     /// The answer's format.
     #[command(flatten)]
     pub(crate) output: OutputArgs,
