@@ -94,6 +94,15 @@ def described(document, options):
     return document
 
 
+def log_words(rank=None, node=None, stream=None, task=None, tail=None):
+    """The words by which `herd logs` selects."""
+    words = []
+    for flag, value in (("--rank", rank), ("--node", node), ("--stream", stream), ("--task", task), ("--tail", tail)):
+        if value is not None:
+            words += [flag, str(value)]
+    return words
+
+
 def bound(timeout):
     """The words by which `herd wait` waits at most so many seconds; none for ever."""
     return [] if timeout is None else ["--timeout", f"{max(1, round(timeout * 1000))}ms"]
@@ -186,16 +195,7 @@ class Job:
 
     def logs(self, follow=False, rank=None, node=None, stream=None, task=None, tail=None):
         """What it wrote, as a text; with `follow`, an iterator of lines until it ends."""
-        words = []
-        for flag, value in (
-            ("--rank", rank),
-            ("--node", node),
-            ("--stream", stream),
-            ("--task", task),
-            ("--tail", tail),
-        ):
-            if value is not None:
-                words += [flag, str(value)]
+        words = log_words(rank, node, stream, task, tail)
         if follow:
             return self._lines("logs", "--follow", *words)
         return self._run("logs", *words).decode("utf-8", "replace")

@@ -201,3 +201,35 @@ def test_shutdown_cancels_what_has_not_begun_and_refuses(home, tmp_path):
         next(results)
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(print)
+
+
+FOLLOWED = """
+import asyncio, sys
+from herdsman import aio
+
+async def one():
+    job = await aio.submit("echo 1; echo 2; printf 3", backend="local", home=sys.argv[1])
+    assert [line async for line in aio.logs(job)] == ["1", "2", "3"]
+    assert [line async for line in aio.logs(job, tail=1)] == ["3"]
+    assert [event async for event in aio.events(job)][-1]["state"] == "SUCCEEDED"
+    await job
+
+async def main():
+    await asyncio.gather(*[one() for _ in range(8)])
+    endless = await aio.submit("while :; do echo line; sleep 0.01; done", backend="local", home=sys.argv[1])
+    waiting = asyncio.create_task(aio.wait(endless))
+    async for line in aio.logs(endless):
+        break
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await aio.cancel(endless)
+    async for line in aio.logs(endless):
+        break
+
+asyncio.run(main())
+"""
+
+
+def test_following_in_an_async_program_leaves_no_child_and_no_word(host, home):
+    code, out, err = host(FOLLOWED, home, env={"PYTHONWARNINGS": "always::ResourceWarning"}).end()
+    assert (code, out, err) == (0, "", "")
