@@ -158,6 +158,8 @@ def test_many_calls_are_one_array(home):
         assert list(executor.map(lambda a, b: a * b, range(8), range(8))) == [n * n for n in range(8)]
         assert list(executor.map(str, range(6), chunksize=2)) == list("012345")
         assert list(executor.map(str, [])) == []
+        with pytest.raises(ValueError, match="chunksize must be >= 1"):
+            executor.map(str, [], chunksize=0)
     jobs = subprocess.run(
         [herdsman._binaries.herd(), "--home", home, "ls", "--all", "-o", "id"], capture_output=True, text=True, check=True
     ).stdout.split()
