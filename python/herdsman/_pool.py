@@ -172,7 +172,8 @@ class Pool:
         elif cancel_futures:
             for batch in batches:
                 batch.cancel_what_waits()
-        if wait and thread is not None:
+        # What is called when a future changes may be called by the thread itself.
+        if wait and thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def _remove_folder(self):

@@ -16,15 +16,15 @@ from herdsman._calls import MARK
 from herdsman._pool import Pool
 from herdsman.errors import InvalidJobError
 
-_ONE = "a call is one process", "herdsman.submit runs programs with several ranks"
-#: Options that a job may have and a call may not: why, and a hint.
-_UNFIT = {
-    "run": ("the job runs the call", "herdsman.submit runs commands"),
-    "array": ("a call is one task", "Executor.map makes an array of many"),
-    "nodes": _ONE,
-    "procs_per_node": _ONE,
-    "type": _ONE,
-    "launcher": _ONE,
+_RANKS = "herdsman.submit runs programs with several ranks"
+#: Options that a job may have and a call may not: the value that a call has, and a hint.
+_FIXED = {
+    "run": (None, "herdsman.submit runs commands"),
+    "array": (None, "Executor.map makes an array of many calls"),
+    "nodes": (1, _RANKS),
+    "procs_per_node": (1, _RANKS),
+    "type": ("command", _RANKS),
+    "launcher": (None, _RANKS),
 }
 
 
@@ -56,14 +56,14 @@ class Executor(_Base):
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
-        for key, (reason, hint) in _UNFIT.items():
-            if options.get(key) not in (None, 1, "command"):
-                raise InvalidJobError(f"{key}: not for an executor, {reason}", hint)
+        for key, (value, hint) in _FIXED.items():
+            if options.get(key) not in (None, value):
+                raise InvalidJobError(f"{key}: an executor does not take it, since each call is one process", hint)
         self._initializer = initializer and (initializer, initargs)
         self._limit = "" if max_workers is None else f"%{max_workers}"
         self._backend = backend
         self._home = home
-        self._options = {key: value for key, value in jobs.plain(options).items() if key not in _UNFIT}
+        self._options = {key: value for key, value in jobs.plain(options).items() if key not in _FIXED}
         # A call that waits for one that it has made itself must not hold what that waits for.
         asked = {"cpus", "gpus"} & {*options, *(options.get("resources") or ())}
         self._of_one_call = {} if asked or MARK in os.environ else {"cpus": 1}
