@@ -12,7 +12,7 @@ use herd_launch::{Pid, accelerators};
 use herd_link::message::{Assign, FromCoordinator, Hello, Phase, ToCoordinator, VERSION};
 use herd_link::{Channel, Frame, Key};
 use thiserror::Error;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::environment::Meeting;
@@ -220,6 +220,12 @@ impl Executor {
                     None => return Ok(()),
                 },
                 event = next_event(&mut self.phase), if room => {
+                    // Of a signal to all of a step the ranks' ends are what follows, and not the news.
+                    let told = self.in_step && !self.is_orphaned() && is_due(&mut terminate).await;
+                    if told {
+                        let asked = ToCoordinator::AskedToEnd { signal: SIGTERM };
+                        self.uplink.send_json(&asked).await;
+                    }
                     self.report(event).await;
                     // What is there with it travels with it: each flush wakes the coordinator.
                     while self.uplink.has_room() {
@@ -396,6 +402,15 @@ async fn next_event(phase: &mut Option<Running>) -> PhaseEvent {
     match phase {
         Some(phase) => phase.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether a signal has come already.
+async fn is_due(signal: &mut Signal) -> bool {
+    tokio::select! {
+        biased;
+        _ = signal.recv() => true,
+        () = std::future::ready(()) => false,
     }
 }
 

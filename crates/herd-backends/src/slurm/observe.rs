@@ -21,6 +21,9 @@ use super::command::CommandError;
 use super::record::Record;
 use crate::attempts::{once, result};
 
+/// Why a job is over whose end nobody has asked herd for.
+pub(super) const CANCELLED_IN_SLURM: &str = "cancelled in Slurm";
+
 /// What Slurm says of one job, or of one task of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
@@ -198,8 +201,11 @@ pub(super) fn ended(
         },
         now_ms,
     );
-    if settled.state == JobState::Cancelled {
-        settled.reason = Some("cancelled in Slurm".to_owned());
+    if settled.state == JobState::Cancelled && settled.reason.is_none() {
+        settled.reason = Some(match job.cancel_request()? {
+            Some(by) => format!("asked for by {by}"),
+            None => CANCELLED_IN_SLURM.to_owned(),
+        });
     }
     Ok(settled)
 }
@@ -255,6 +261,7 @@ pub(super) fn of_slurm(end: End, view: &View, now_ms: u64) -> AttemptEnd {
     };
     AttemptEnd {
         state,
+        why: None,
         exit_code: failure.as_ref().map_or(exit::CANCELLED, Failure::exit_code),
         failure,
         ended_ms: now_ms,

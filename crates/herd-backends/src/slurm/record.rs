@@ -47,6 +47,7 @@ impl Record {
     pub fn on(&self) -> Cluster {
         Cluster {
             name: self.cluster.clone(),
+            silent: false,
         }
     }
 

@@ -16,7 +16,7 @@ use herd_core::spec::SetupOn;
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult, VERSION};
 
-pub use self::ending::Withdrawal;
+pub use self::ending::{Cause, Withdrawal};
 use self::pause::Paused;
 use crate::array::ArrayQueue;
 use services::Services;
@@ -101,6 +101,10 @@ pub struct Coordinator {
     stop: Option<Stop>,
     /// Whether it is not known yet if the backend takes its resources back to start the job again.
     undecided: bool,
+    /// What has asked for the end of which the cause is not known yet.
+    withdrawn_by: Option<String>,
+    /// Why the backend has ended the attempt, in a sentence.
+    why: Option<String>,
     /// The nodes that only serve were told that the run is over.
     finishing: bool,
     /// The daemons that serve the ranks.
@@ -148,6 +152,8 @@ impl Coordinator {
             gathers_from_ms: now_ms,
             stop: None,
             undecided: false,
+            withdrawn_by: None,
+            why: None,
             finishing: false,
             services: Services::default(),
             ending_by_ms: None,

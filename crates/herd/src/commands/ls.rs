@@ -31,6 +31,9 @@ pub(crate) fn run(args: &LsArgs, home: Option<&Path>, printer: &mut Printer) -> 
         jobs::list(&home, usize::MAX)?.only(most, |row| named(row) && in_state(row))
     };
     printer.list(&listed.rows, args.output.output)?;
+    if let Some(note) = listed.rows.iter().find_map(|row| row.note.as_ref()) {
+        printer.note(note);
+    }
     if listed.more > 0 {
         printer.note(&format!("{} more; `herd ls --all` lists all", listed.more));
     }

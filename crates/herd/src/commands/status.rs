@@ -58,6 +58,8 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
     let context = job.report_context(printer.out_color());
     let mut row = job.row();
     row.why = job.why();
+    // The note of the job says it.
+    row.note = None;
     if let Some(command) = whole_command(&job) {
         row.command = command;
     }
@@ -131,9 +133,10 @@ fn attempts(job: &Job, context: &Context) -> Result<Vec<Attempt>, ExpectedError>
             state: end.as_ref().map(|end| end.state),
             exit_code: end.as_ref().map(|end| end.exit_code),
             ended_ms: end.as_ref().map(|end| end.ended_ms),
-            why: end
-                .and_then(|end| end.failure)
-                .map(|failure| report::failure_sentence(&failure, context)),
+            why: end.and_then(|end| {
+                let of = |failure| report::failure_sentence(failure, context);
+                end.failure.as_ref().map(of).or(end.why)
+            }),
         });
     }
     Ok(attempts)

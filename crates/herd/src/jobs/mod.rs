@@ -82,6 +82,8 @@ pub(crate) struct Job {
     /// When this was last heard of it, where that cannot be asked for just now; milliseconds since the
     /// Unix epoch.
     pub(crate) as_of_ms: Option<u64>,
+    /// Why Slurm, which has the job, has said nothing of it now.
+    pub(crate) unanswered: Option<String>,
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
@@ -154,7 +156,7 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let mut seen = Seen::default();
     if let Some(asked) = asked.as_ref().filter(|_| !status.brief.settled) {
         backend_slurm::look_after(&dir, &asked.record)?;
-        seen = observed::look(asked);
+        seen = observed::look(asked, observed::runs(&status.brief));
         let ended = if asked.record.parts.is_empty() {
             settle(&dir, &asked.record, seen.whole.as_ref())?
         } else {
@@ -177,6 +179,7 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         tasks_observed: seen.tasks,
         login,
         as_of_ms: as_of_ms.filter(|_| !settled),
+        unanswered: seen.unanswered.filter(|_| !settled),
     })
 }
 
@@ -213,9 +216,23 @@ impl Job {
             return backend_login::cancel(&self.dir, record, signal, grace);
         }
         match &self.slurm {
-            Some(record) => backend_slurm::cancel(&self.dir, record, signal, grace),
+            Some(record) => {
+                let silent = self.is_unanswered();
+                backend_slurm::cancel(&self.dir, record, silent, signal, grace)
+            }
             None => backend_local::cancel(&self.dir, signal, grace),
         }
+    }
+
+    /// Whether Slurm, which has the job, does not answer just now.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.unanswered.is_some()
+    }
+
+    /// What to know of the facts besides: what they lack, or why the job was not retried.
+    fn note(&self) -> Option<String> {
+        let unanswered = self.unanswered.as_ref().map(|why| row::unanswered(why));
+        unanswered.or_else(|| self.not_retried())
     }
 
     /// Whether nothing can change any more.
@@ -314,7 +331,7 @@ impl Job {
             nodes: names,
             log: self.log_path(),
             tasks: None,
-            note: self.not_retried(),
+            note: self.note(),
             output_shown: false,
             width: width(),
             color,
@@ -366,6 +383,7 @@ impl Job {
         });
         JobRow {
             as_of_ms: self.as_of_ms,
+            note: self.unanswered.as_deref().map(row::unanswered),
             ..JobRow::new(id, summary, self.status.brief.clone())
         }
     }

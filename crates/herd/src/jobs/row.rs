@@ -48,6 +48,9 @@ pub(crate) struct JobRow {
     /// Milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_of_ms: Option<u64>,
+    /// What the facts lack, where Slurm has the job and does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
 }
 
 impl JobRow {
@@ -72,6 +75,7 @@ impl JobRow {
             ended_ms: brief.ended_ms,
             exit_code: brief.exit_code,
             as_of_ms: None,
+            note: None,
         }
     }
 
@@ -82,6 +86,11 @@ impl JobRow {
             self.ended_ms.unwrap_or(now_ms).saturating_sub(started),
         ))
     }
+}
+
+/// What to say of facts that are the job's own records alone.
+pub(super) fn unanswered(why: &str) -> String {
+    format!("Slurm does not answer ({why}): this is what the job's own records say")
 }
 
 /// The name of a type as in job files.

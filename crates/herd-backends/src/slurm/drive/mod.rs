@@ -121,6 +121,7 @@ async fn run(
                     failure: Some(Failure::DriverLost {
                         detail: error.to_string(),
                     }),
+                    why: None,
                     exit_code: exit::HERD_FAILED,
                     ended_ms: clock.now_ms(),
                     ranks: Vec::new(),
@@ -131,7 +132,8 @@ async fn run(
             }
         };
         if end.state == AttemptState::Preempted {
-            note(&dir, &clock, "Slurm starts it again")?;
+            let why = end.why.map_or_else(String::new, |why| format!("{why}; "));
+            note(&dir, &clock, &format!("{why}Slurm starts it again"))?;
             stage_out(options, LAST_STAGE_BOUND).await;
             return Ok(Driven::Again);
         }
@@ -256,10 +258,12 @@ async fn attempt(
     make_room(own, dir, plan, &nodes)?;
     let (id, run) = (allocation.id(), allocation.run.clone());
     let warn = options.warn;
+    let asked_in = job.clone();
     let why_ended = move || -> Asking {
-        let run = run.clone();
+        let (run, job) = (run.clone(), asked_in.clone());
         Box::pin(async move {
-            scontrol::why_ended(id, &run).await.unwrap_or_else(|error| {
+            let why = scontrol::why_ended(&job, id, &run).await;
+            why.unwrap_or_else(|error| {
                 // Slurm knows; what it says of the job later decides.
                 warn(&format!(
                     "cannot find out whether Slurm starts it again: {error}"
