@@ -40,6 +40,7 @@ fn build8_doctor_checks_a_cluster_and_has_a_remedy_for_what_it_finds() {
         ("accounting", "slurmdbd"),
         ("preemption", "with a signal ahead"),
         ("processes", "linuxproc"),
+        ("memory", "nothing keeps them within"),
         ("clock", "as this one"),
         ("mpi", "pmi2"),
         ("program", "herd-node"),
