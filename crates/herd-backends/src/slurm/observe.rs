@@ -19,6 +19,7 @@ use super::DURABILITY;
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::record::Record;
+use crate::after::first_in_vain;
 use crate::attempts::{once, result};
 
 /// Why a job is over whose end nobody has asked herd for.
@@ -37,8 +38,8 @@ pub struct View {
     pub reason: Reason,
     /// When Slurm expects to start a job that waits, seconds since the Unix epoch.
     pub start: Option<u64>,
-    /// The nodes of an end that was a node's.
-    pub(super) node_list: Option<String>,
+    /// Its nodes, in Slurm's short form.
+    pub node_list: Option<String>,
 }
 
 /// What Slurm says, by what it calls jobs and tasks.
@@ -204,6 +205,12 @@ pub(super) fn ended(
     if settled.state == JobState::Cancelled && settled.reason.is_none() {
         settled.reason = Some(match job.cancel_request()? {
             Some(by) => format!("asked for by {by}"),
+            // Slurm cancels a job that waits in vain, and keeps no word of why.
+            None if latest.is_some() && !owned => {
+                let plan = latest.map(|attempt| attempt.read_plan()).transpose()?;
+                let in_vain = plan.flatten().and_then(|plan| first_in_vain(job, &plan));
+                in_vain.unwrap_or_else(|| CANCELLED_IN_SLURM.to_owned())
+            }
             None => CANCELLED_IN_SLURM.to_owned(),
         });
     }
