@@ -59,6 +59,23 @@ impl Record {
         self.parts.iter().map(|part| part.job).collect()
     }
 
+    /// What people and Slurm call it: `25`, `25,31` where it is several arrays.
+    pub fn name(&self) -> String {
+        let numbers: Vec<String> = self.numbers().iter().map(u32::to_string).collect();
+        numbers.join(",")
+    }
+
+    /// Whether Slurm's name for a job, or for a task of an array, means this job.
+    pub fn is(&self, id: Id) -> bool {
+        match id.task {
+            None => self.numbers().contains(&id.job),
+            Some(task) => self
+                .parts
+                .iter()
+                .any(|part| part.job == id.job && part.tasks.indices.binary_search(&task).is_ok()),
+        }
+    }
+
     /// What Slurm calls a task by its index in the job file.
     pub fn task(&self, index: u32) -> Option<Id> {
         self.parts.iter().find_map(|part| {

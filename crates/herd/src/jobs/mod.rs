@@ -26,6 +26,7 @@ pub(crate) use choose::open_active;
 use herd_backends::slurm::observe::View;
 use herd_backends::slurm::record::Record;
 use herd_login::mirror::Record as LoginRecord;
+use herd_slurm::job::Id;
 use herd_slurm::outcome::Condition;
 use observed::Seen;
 pub(crate) use row::{JobRow, list, type_name};
@@ -86,15 +87,42 @@ pub(crate) struct Job {
     pub(crate) unanswered: Option<String>,
 }
 
+/// The job that Slurm has under this number, `slurm:25` or `slurm:25_3`: the newest, for numbers come again
+/// after years, and clusters have each their own.
+fn by_number(home: &Home, number: &str) -> Result<Option<JobId>, ExpectedError> {
+    let failed = |error| ExpectedError::failed("look through the jobs", error);
+    let Some(id) = Id::parse(number) else {
+        return Ok(None);
+    };
+    for job in home.jobs().map_err(failed)? {
+        // One that cannot be read, or was removed meanwhile, has no number.
+        let record = home.open(job).and_then(|dir| Record::read(&dir));
+        if record.ok().flatten().is_some_and(|record| record.is(id)) {
+            return Ok(Some(job));
+        }
+    }
+    Ok(None)
+}
+
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
+    if let Some(number) = selector.strip_prefix("slurm:")
+        && let Some(id) = by_number(home, number)?
+    {
+        return Ok(id);
+    }
     home.select(selector).map_err(|error| match error {
         SelectError::NotFound { .. } if selector == "last" => ExpectedError::NoJobs {
             home: home.path().to_owned(),
         },
-        SelectError::NotFound { text, nearest } => ExpectedError::NoSuchJob {
-            selector: text,
-            nearest,
-        },
+        SelectError::NotFound { text, mut nearest } => {
+            if let Ok(Some(_)) = by_number(home, &text) {
+                nearest.insert(0, format!("slurm:{text}"));
+            }
+            ExpectedError::NoSuchJob {
+                selector: text,
+                nearest,
+            }
+        }
         SelectError::Ambiguous {
             text, candidates, ..
         } => ExpectedError::AmbiguousJob {
@@ -384,6 +412,7 @@ impl Job {
         JobRow {
             as_of_ms: self.as_of_ms,
             note: self.unanswered.as_deref().map(row::unanswered),
+            backend_id: self.slurm.as_ref().map(Record::name),
             ..JobRow::new(id, summary, self.status.brief.clone())
         }
     }

@@ -1,5 +1,6 @@
 //! Jobs as lines of a list, with stable keys.
 
+use herd_backends::slurm::record::Record;
 use herd_core::spec::JobType;
 use herd_jobdir::{Home, Summary};
 use serde::Serialize;
@@ -32,6 +33,8 @@ pub(crate) struct JobRow {
     pub(crate) nodes: u32,
     /// Backend.
     pub(crate) backend: String,
+    /// What its cluster calls it: Slurm's number.
+    pub(crate) backend_id: Option<String>,
     /// Command in one line.
     pub(crate) command: String,
     /// Latest attempt.
@@ -68,6 +71,7 @@ impl JobRow {
             why: brief.why,
             nodes: summary.nodes,
             backend: summary.backend,
+            backend_id: None,
             command: summary.command,
             attempt: brief.attempt,
             created_ms: summary.created_ms,
@@ -114,6 +118,7 @@ impl Row for JobRow {
         Column::new("TIME"),
         Column::new("EXIT"),
         Column::wide("BACKEND"),
+        Column::wide("BACKEND ID"),
         Column::wide("ATTEMPT"),
         Column::wide("FULL ID"),
         Column::wide("COMMAND"),
@@ -135,6 +140,7 @@ impl Row for JobRow {
             self.time(now).unwrap_or_else(dash),
             self.exit_code.map_or_else(dash, |code| code.to_string()),
             self.backend.clone(),
+            self.backend_id.clone().unwrap_or_else(dash),
             self.attempt.to_string(),
             self.id.clone(),
             self.command.clone(),
@@ -179,10 +185,17 @@ pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
     backend_login::look_at_all(home, &listed);
     let rows = listed.into_iter().map(|job| {
         // What has a backend of its own is read as one by one, of which all was just asked.
-        if job.brief.settled || job.summary.backend == LOCAL {
+        if job.summary.backend == LOCAL {
             return Ok(JobRow::new(job.id, job.summary, job.brief));
         }
         let dir = home.open(job.id).map_err(failed)?;
+        if job.brief.settled {
+            let record = Record::read(&dir).map_err(failed)?;
+            return Ok(JobRow {
+                backend_id: record.map(|record| record.name()),
+                ..JobRow::new(job.id, job.summary, job.brief)
+            });
+        }
         Ok(read(dir)?.row())
     });
     let rows = rows.collect::<Result<_, ExpectedError>>()?;
