@@ -121,6 +121,9 @@ pub struct Site {
     /// Whether the site binds tasks to CPUs.
     #[serde(default)]
     pub binds_cpus: bool,
+    /// Whether Slurm's signals reach every process of a step, and not the executor alone.
+    #[serde(default)]
+    pub signals_all: bool,
     /// Whether nodes share no directory with the submitting side.
     #[serde(default)]
     pub staged: bool,

@@ -70,6 +70,7 @@ impl Coordinator {
             self.send_all(&FromCoordinator::Cancel {
                 signal,
                 grace_ms: 0,
+                told: false,
             });
         } else {
             self.begin_stop(Stop::Cancelled { code }, signal, grace, now_ms);
@@ -189,7 +190,11 @@ impl Coordinator {
         self.paused.end(now_ms);
         self.start_tasks();
         self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
-        self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
+        self.send_all(&FromCoordinator::Cancel {
+            signal,
+            grace_ms,
+            told: self.undecided && self.tells_ranks,
+        });
     }
 
     pub(super) fn finish(&mut self, now_ms: u64) {

@@ -101,6 +101,8 @@ pub struct Coordinator {
     stop: Option<Stop>,
     /// Whether it is not known yet if the backend takes its resources back to start the job again.
     undecided: bool,
+    /// Whether the backend signals the ranks itself when it asks for the end.
+    tells_ranks: bool,
     /// What has asked for the end of which the cause is not known yet.
     withdrawn_by: Option<String>,
     /// Why the backend has ended the attempt, in a sentence.
@@ -152,6 +154,7 @@ impl Coordinator {
             gathers_from_ms: now_ms,
             stop: None,
             undecided: false,
+            tells_ranks: false,
             withdrawn_by: None,
             why: None,
             finishing: false,
@@ -165,6 +168,11 @@ impl Coordinator {
                 failure: None,
             })],
         }
+    }
+
+    /// The backend signals the ranks itself when it asks for the end.
+    pub fn backend_tells_ranks(&mut self) {
+        self.tells_ranks = true;
     }
 
     /// What is to be done now; empties the list.

@@ -109,6 +109,13 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         secrets.insert(ray::TOKEN.to_owned(), token.to_hex().to_string());
     }
     coordinator.resume_tasks(&attempt.task_history);
+    if attempt
+        .why_ended
+        .as_ref()
+        .is_some_and(|why| why.tells_ranks)
+    {
+        coordinator.backend_tells_ranks();
+    }
     let mut driver = Driver {
         clock,
         coordinator,
@@ -309,7 +316,7 @@ impl Driver {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
                 let mut withdrawn = false;
-                if let Some(WhyEnded(ask)) = self.why_ended.take() {
+                if let Some(WhyEnded { ask, .. }) = self.why_ended.take() {
                     self.asking = Some(ask());
                     withdrawn = true;
                 } else if self.asking.is_some() {
@@ -341,7 +348,7 @@ impl Driver {
     /// whose end is then no failure of theirs.
     fn suspect_end(&mut self) {
         if !self.coordinator.is_ending()
-            && let Some(WhyEnded(ask)) = self.why_ended.take()
+            && let Some(WhyEnded { ask, .. }) = self.why_ended.take()
         {
             self.asking = Some(ask());
             self.coordinator.leave_undecided();

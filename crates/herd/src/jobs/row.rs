@@ -162,6 +162,18 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
+    /// With what clusters call the jobs that have ended, each of which has to be looked for.
+    pub(crate) fn with_backend_ids(mut self, home: &Home) -> Self {
+        let unknown = |row: &&mut JobRow| row.backend_id.is_none() && row.backend != LOCAL;
+        for row in self.rows.iter_mut().filter(unknown) {
+            let dir = row.id.parse().ok().and_then(|id| home.open(id).ok());
+            // What cannot be read is not told.
+            let record = dir.and_then(|dir| Record::read(&dir).ok().flatten());
+            row.backend_id = record.map(|record| record.name());
+        }
+        self
+    }
+
     /// The newest `most` of those that are wanted.
     pub(crate) fn only(mut self, most: usize, wanted: impl Fn(&JobRow) -> bool) -> Self {
         self.rows.retain(wanted);
@@ -185,17 +197,10 @@ pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
     backend_login::look_at_all(home, &listed);
     let rows = listed.into_iter().map(|job| {
         // What has a backend of its own is read as one by one, of which all was just asked.
-        if job.summary.backend == LOCAL {
+        if job.brief.settled || job.summary.backend == LOCAL {
             return Ok(JobRow::new(job.id, job.summary, job.brief));
         }
         let dir = home.open(job.id).map_err(failed)?;
-        if job.brief.settled {
-            let record = Record::read(&dir).map_err(failed)?;
-            return Ok(JobRow {
-                backend_id: record.map(|record| record.name()),
-                ..JobRow::new(job.id, job.summary, job.brief)
-            });
-        }
         Ok(read(dir)?.row())
     });
     let rows = rows.collect::<Result<_, ExpectedError>>()?;

@@ -91,7 +91,14 @@ pub(crate) fn r19_scancel_from_outside_cancels_with_grace(lab: &Lab) {
     for index in 0..3 {
         user.await_file(&format!("other-{index}"));
     }
-    let all = others.iter().chain([&job]);
+    // Each rank gets the signal once, from Slurm or from herd, however Slurm tracks processes.
+    let counting = user.submit(json!({"nodes": 2, "run": format!(
+        "told={dir}/told-$HERD_RANK\ntrap 'echo TERM >> $told' TERM\nsleep 1; touch {dir}/counts-$HERD_RANK\n\
+         while [ ! -e $told ]; do sleep 0.1 || :; done\nsleep 2 || :"
+    )}));
+    user.await_file("counts-0");
+    user.await_file("counts-1");
+    let all = others.iter().chain([&job, &counting]);
     let numbers: Vec<String> = all.clone().map(Job::number).collect();
     let numbers = numbers.iter().map(String::as_str);
     lab.ask(&["scancel"].into_iter().chain(numbers).collect::<Vec<_>>());
@@ -103,6 +110,10 @@ pub(crate) fn r19_scancel_from_outside_cancels_with_grace(lab: &Lab) {
         assert!(!job.story().contains("starts it again"), "{}", job.story());
     }
     assert!(user.has("asked-0") && user.has("asked-1"));
+    for rank in 0..2 {
+        let told = fs::read_to_string(user.path(&format!("told-{rank}"))).unwrap();
+        assert_eq!(told, "TERM\n", "{}", counting.story());
+    }
     job.gone();
 }
 

@@ -1,5 +1,7 @@
 //! What is told of a job that waits, and what is done to it.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use herd_testing::within;
 
 use crate::lab::{Bench, DEADLINE};
@@ -305,6 +307,10 @@ fn jobs_in_the_queue_are_held_released_and_requeued() {
     assert_eq!(bench.state(&small), "QUEUED");
     assert_eq!(bench.ask(&["release", &small]).code, 0);
     assert_eq!(bench.ask(&["wait", &small]).code, 0);
+    // What the batch script prints is nobody else's.
+    let output = format!("slurm-{}.out", bench.number(&small));
+    let output = std::fs::metadata(bench.job_dir(&small).join(output)).unwrap();
+    assert_eq!(output.permissions().mode() & 0o777, 0o600);
     assert_eq!(bench.ask(&["release", &big]).code, 0);
     within(DEADLINE, "the big job runs again", || {
         let status = bench.json(&["status", &big]);

@@ -10,6 +10,7 @@ use herd_core::event::{Event, EventKind};
 use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult};
+use herd_core::spec::JobType;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, JobDir, JobDirError};
@@ -273,6 +274,8 @@ async fn attempt(
         })
     };
     let site = Site::read(job)?;
+    // Slurm signals MPI's launcher, which has ways of its own with the ranks.
+    let tells_ranks = site.signals_all && plan.job_type != JobType::Mpi;
     let container = site.image.as_ref().map(|image| {
         let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
         let program = options.executor.first().map(Path::new).unwrap_or(home);
@@ -307,7 +310,10 @@ async fn attempt(
         // The files of other nodes may be seen late here.
         logs_at_hand: false,
         log_grown: None,
-        why_ended: Some(WhyEnded(Box::new(why_ended))),
+        why_ended: Some(WhyEnded {
+            ask: Box::new(why_ended),
+            tells_ranks,
+        }),
         plan: plan.clone(),
     };
     drive_attempt(attempt, signals).await
