@@ -123,10 +123,8 @@ fn keep_private() {
         rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile
     };
     if rustix::fs::fstat(&own).is_ok_and(|stat| is_file(&stat)) {
-        let _unless_it_is_somebody_elses = rustix::fs::fchmod(
-            &own,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-        );
+        let _unless_it_is_somebody_elses =
+            rustix::fs::fchmod(&own, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
     }
 }
 
