@@ -97,6 +97,9 @@ def main():
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")
 main()
+sys.stdout.flush()
+# A thread of torch that comes after the interpreter's end aborts the process, on busy machines now and then.
+os._exit(0)
 """
 
 

@@ -69,6 +69,8 @@ def main():
     dist.destroy_process_group()
 
 main()
+# A thread of torch that comes after the interpreter's end aborts the process, on busy machines now and then.
+os._exit(0)
 ";
 
 /// Meets, adds up, and says who serves the store.
@@ -82,6 +84,8 @@ sys.stdout.write(f'sum {total.item():g} store {os.environ[\"TORCHELASTIC_USE_AGE
 sys.stdout.flush()
 dist.barrier()
 dist.destroy_process_group()
+# A thread of torch that comes after the interpreter's end aborts the process, on busy machines now and then.
+os._exit(0)
 ";
 
 fn lab(variable: &str, script: &str) -> PathBuf {

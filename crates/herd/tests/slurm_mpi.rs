@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
 fn job(herd: &Herd, library: &str, env: &str, run: &str) -> String {
     let run = run.replace('\n', "\n  ");
     let text = format!(
-        "name: mpi\ntype: mpi\nnodes: 2\nprocs_per_node: 2\n\
+        "name: mpi\ntype: mpi\nnodes: 2\nprocs_per_node: 2\nwalltime: 60s\n\
          resources: {{cpus: 2, memory: 1GB}}\nenv: {{MPIRUN: mpirun.{library}, OMPI_ALLOW_RUN_AS_ROOT: 1, \
          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: 1{env}}}\nrun: |\n  {run}\n"
     );
@@ -94,6 +94,27 @@ fn herd_command(herd: &Herd, args: &[&str]) -> Command {
 
 fn on_slurm(herd: &Herd, args: &[&str]) -> Output {
     herd_command(herd, args).output().unwrap()
+}
+
+/// Runs a job whose ranks do [`ring`]. MPICH before 4.2 with UCX may wait for ever in `MPI_Finalize`, when a rank
+/// comes there after its peer on another machine, which answers no more (mpich's pull request 6596); `settle`
+/// makes that rare. All ranks have printed by then: such a run, which its walltime has ended, is done again.
+fn run_ring(herd: &Herd, library: &str, file: &str) -> Output {
+    let run = || on_slurm(herd, &["run", "-b", "slurm", file]);
+    let hung = |output: &Output| {
+        library == "mpich"
+            && stdout(output).matches(" of 4 sums ").count() == 4
+            && output.status.code() == Some(124)
+    };
+    let mut output = run();
+    for _again in 0..4 {
+        if !hung(&output) {
+            break;
+        }
+        fs::remove_dir_all(herd.path("home")).unwrap();
+        output = run();
+    }
+    output
 }
 
 /// What started the ranks, by the log that it has.
@@ -150,7 +171,7 @@ fn ranks_meet_by_the_way_that_slurm_has_for_their_library() {
         let herd = Herd::new();
         let program = ring(&herd, library);
         let file = job(&herd, library, "", &program.to_string_lossy());
-        let output = on_slurm(&herd, &["run", "-b", "slurm", &file]);
+        let output = run_ring(&herd, library, &file);
         check_ring(&herd, library, &output);
         assert_eq!(starter(&herd), "srun", "{library}");
     }
@@ -167,7 +188,7 @@ fn ranks_of_mpirun_reach_the_nodes_by_herd_rsh() {
             ", SLURM_MPI_TYPE: none",
             &program.to_string_lossy(),
         );
-        let output = on_slurm(&herd, &["run", "-b", "slurm", &file]);
+        let output = run_ring(&herd, library, &file);
         check_ring(&herd, library, &output);
         assert_eq!(starter(&herd), "mpirun", "{library}");
     }

@@ -24,6 +24,39 @@ pub(crate) fn row_5_the_environment_is_the_launchers_with_that_of_the_rank_over_
 }
 
 #[test]
+pub(crate) fn row_6_what_goes_into_files_is_said_for_all_or_for_each_rank() {
+    let launch = Launch::new("echo o; echo e >&2");
+    for (value, rank, made) in [
+        ("10:1", 10, ["stdout.log"].as_slice()),
+        ("0:2,10:3", 10, &["stderr.log", "stdout.log"]),
+        ("0:2", 0, &["stderr.log"]),
+        ("3", 7, &["stderr.log", "stdout.log"]),
+    ] {
+        let logs = format!("logs-{value}");
+        let flags = [
+            "--nproc-per-node=11",
+            "--log-dir",
+            &logs,
+            "--redirects",
+            value,
+        ];
+        assert_status(&launch.run(&flags), 0);
+        let of_rank = format!("attempt_0/{rank}/");
+        let found = files(&launch.path(&logs));
+        let found: Vec<&str> = found
+            .iter()
+            .filter_map(|f| Some(f.split_once(&of_rank)?.1))
+            .collect();
+        assert_eq!(found, made, "{value}");
+    }
+    for value in ["4", "0:1,", "a:1", "0:1:2", "-1"] {
+        let output = launch.run(&[&format!("--redirects={value}")]);
+        assert_status(&output, 2);
+        assert!(err(&output).contains(value), "{value}: {}", err(&output));
+    }
+}
+
+#[test]
 pub(crate) fn row_7_tee_of_stdout_makes_only_that_file_for_each_rank() {
     let launch = Launch::new("echo o; echo e >&2");
     let output = launch.run(&["--nproc-per-node=2", "--log-dir=logs", "--tee=1"]);
