@@ -9,25 +9,24 @@ from herdsman import _calls
 
 def main(directory):
     index = int(os.environ.get("HERD_ARRAY_INDEX", "0"))
-    # One result per call: other ranks of a job with several only take part.
-    is_first = os.environ.get("HERD_RANK", "0") == "0"
     try:
+        if not _calls.claim(directory, index, "running"):
+            return 0
         fn, args, kwargs = _calls.read_call(directory, index)
         value = fn(*args, **kwargs)
-    except (Exception, SystemExit) as error:
-        if is_first:
-            _deliver_error(directory, index, error)
+    except BaseException as error:
+        # Whatever it is: the caller gets what the function has raised, and decides.
+        _deliver_error(directory, index, error)
         return 1
-    if is_first:
-        try:
-            _calls.write_value(directory, index, value)
-        except OSError as error:
-            _deliver_error(directory, index, error)
-            return 1
-        except Exception as error:
-            fault = TypeError(f"the returned value cannot be pickled: {type(error).__name__}: {error}")
-            _calls.write_error(directory, index, fault, traceback.format_exc())
-            return 1
+    try:
+        _calls.write_value(directory, index, value)
+    except OSError as error:
+        _deliver_error(directory, index, error)
+        return 1
+    except Exception as error:
+        fault = TypeError(f"the returned value cannot be pickled: {type(error).__name__}: {error}")
+        _calls.write_error(directory, index, fault, traceback.format_exc())
+        return 1
     return 0
 
 
@@ -35,9 +34,6 @@ def _deliver_error(directory, index, error):
     text = traceback.format_exc()
     # What the job's log shows, too.
     sys.stderr.write(text)
-    if isinstance(error, SystemExit):
-        # As an exception it would end the caller.
-        error = RuntimeError(f"the function called sys.exit({error.code!r})")
     _calls.write_error(directory, index, error, text)
 
 

@@ -1,8 +1,13 @@
-"""Calls and their results as files: `<index>.call` and `<index>.result` in one directory, written whole or not at all."""
+"""Calls and their results as files of one directory, written whole or not at all: `<index>.call` and `<index>.result`.
+`<index>.claim` says who was first: the job, which runs the call, or the caller, who has cancelled it."""
 
 import os
 import pickle
 import sys
+
+
+#: Variable that tells a call that it is one.
+MARK = "HERDSMAN_CALL"
 
 
 class RemoteTraceback(Exception):
@@ -40,9 +45,27 @@ def write_calls(directory, calls):
         _write(os.path.join(directory, f"{index}.call"), data)
 
 
+def claim(directory, index, word):
+    """Says of a call that it is `running` or `cancelled`, once: whether nobody has said anything before, or the same."""
+    path = os.path.join(directory, f"{index}.claim")
+    try:
+        # A link is there at once with what it says.
+        os.symlink(word, path)
+    except FileExistsError:
+        return os.readlink(path) == word
+    return True
+
+
 def read_call(directory, index):
     """The call with an index."""
-    with open(os.path.join(directory, f"{index}.call"), "rb") as file:
+    try:
+        file = open(os.path.join(directory, f"{index}.call"), "rb")
+    except FileNotFoundError as error:
+        raise RuntimeError(
+            f"the call is not there: {error.filename}\n"
+            "hint: the program that made it has ended; or name a folder= that this node sees in Executor(…)"
+        ) from None
+    with file:
         version, path = pickle.load(file)
         if version != sys.version_info[:2]:
             raise RuntimeError(

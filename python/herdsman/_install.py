@@ -26,7 +26,7 @@ _MODULES = (
     ".subprocess_handler.subprocess_handler",
     ".tail_log",
 )
-_HINT = "hint: use a torch from 2.6 on, or leave out herdsman.install(); torch's own launcher is used"
+_OTHER_TORCH = "use a torch from 2.6 on, or leave out herdsman.install()"
 #: What `start_processes` must take, in this order; torch may have fewer, never others.
 _PARAMETERS = (
     "name",
@@ -73,19 +73,21 @@ def install():
         return True
     imported = sys.modules.get(THEIRS)
     if imported is not None:
-        return _leave(f"{THEIRS} was imported before; call herdsman.install() first")
+        return _leave(
+            f"{THEIRS} was imported before", "call herdsman.install() before whatever imports torch.distributed, at the program's top"
+        )
     directory = _torch_directory()
     if directory is None:
-        return _leave("there is no torch")
+        return _leave("there is no torch", "pip install torch")
     reason = _unfit(directory)
     if reason is not None:
-        return _leave(f"this torch does not fit: {reason}")
+        return _leave(f"this torch does not fit: {reason}", _OTHER_TORCH)
     sys.meta_path.insert(0, _Finder())
     return True
 
 
-def _leave(reason):
-    warnings.warn(f"torch is left as it is: {reason}\n{_HINT}", RuntimeWarning, stacklevel=3)
+def _leave(reason, hint):
+    warnings.warn(f"torch is left with its own launcher: {reason}\nhint: {hint}", RuntimeWarning, stacklevel=3)
     return False
 
 

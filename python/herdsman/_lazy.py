@@ -1,56 +1,50 @@
-"""What keeps `import herdsman` cheap: loggers and dataclass fields that are made when they are asked for."""
+"""What keeps `import herdsman` cheap: loggers, and names of modules, that are made when they are asked for."""
+
+import os
+import sys
+
+#: The logger above all of those. Like torch's, it hears of warnings alone unless LOGLEVEL or the program says otherwise.
+_TOP = "herdsman.multiprocessing"
 
 
 class LazyLogger:
-    """The logger of that name, made at its first use: `logging` costs more than the rest of an import."""
+    """What stands for the attribute `logger` of a module while that is not asked for: `logging` costs more than the rest of an
+    import."""
 
-    def __init__(self, name):
-        self._name = name
+    def __init__(self, module):
+        self._module = module
 
     def __getattr__(self, attribute):
-        import logging
-
-        return getattr(logging.getLogger(self._name), attribute)
-
-
-class LazyFields:
-    """`__dataclass_fields__` of a class that is written out, so that `dataclasses.fields`, `asdict` and `replace` work.
-
-    `names` are its fields in order; those of `without_init` are no parameters of its constructor.
-    """
-
-    def __init__(self, names, without_init=()):
-        self._names = names
-        self._without_init = without_init
-
-    def __get__(self, instance, owner):
-        import dataclasses
-
-        made = dataclasses.make_dataclass(
-            owner.__name__,
-            [(name, object, dataclasses.field(init=name not in self._without_init)) for name in self._names],
-        )
-        owner.__dataclass_fields__ = made.__dataclass_fields__
-        owner.__dataclass_params__ = made.__dataclass_params__
-        return owner.__dataclass_fields__
+        # By the module: who has put another one there means it.
+        return getattr(sys.modules[self._module].logger, attribute)
 
 
-def equal_fields(names):
-    """`__eq__` over these fields, among objects of one class."""
+def lazy_names(module, homes=None):
+    """The `__getattr__` of a module: its `logger`, which has its name, and names that are imported from elsewhere."""
+    homes = homes or {}
 
-    def __eq__(self, other):
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+    def __getattr__(name):
+        if name == "logger":
+            value = _make_logger(module)
+        elif name in homes:
+            from importlib import import_module
 
-    return __eq__
+            value = getattr(import_module(homes[name]), name)
+        else:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return __getattr__
 
 
-def show_fields(names):
-    """`__repr__` with these fields."""
+def _make_logger(name):
+    import logging
 
-    def __repr__(self):
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{self.__class__.__qualname__}({fields})"
-
-    return __repr__
+    top = logging.getLogger(_TOP)
+    if top.level == logging.NOTSET:
+        try:
+            top.setLevel(os.environ.get("LOGLEVEL", "WARNING"))
+        except ValueError:
+            top.setLevel(logging.WARNING)
+    return logging.getLogger(name)

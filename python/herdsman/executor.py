@@ -1,36 +1,41 @@
 """Functions as jobs: a `concurrent.futures.Executor` whose workers are jobs of herd.
 
 A call goes into a directory as a file, the job's process (`herdsman._call`) reads it, and leaves what it returned or raised
-beside it. One thread per executor looks for results.
+beside it. One thread per executor looks for results (`herdsman._pool`).
 """
 
-import atexit
+import json
 import os
-import shutil
 import sys
-import threading
 import time
 import weakref
 from concurrent.futures import Executor as _Base
-from concurrent.futures import Future
 
-from herdsman import jobs
-from herdsman._calls import read_result, write_calls
-from herdsman.errors import HerdError, JobFailedError
+from herdsman import _folder, jobs
+from herdsman._calls import MARK
+from herdsman._pool import Pool
+from herdsman.errors import InvalidJobError
 
-#: Seconds between looks at results: the first, and the longest.
-_PAUSES = (0.002, 0.05)
-#: Seconds between questions whether jobs have ended without a result.
-_STATE_SECONDS = 1.0
+_RANKS = "herdsman.submit runs programs with several ranks"
+#: Options that a job may have and a call may not: the value that a call has, and a hint.
+_FIXED = {
+    "run": (None, "herdsman.submit runs commands"),
+    "array": (None, "Executor.map makes an array of many calls"),
+    "nodes": (1, _RANKS),
+    "procs_per_node": (1, _RANKS),
+    "type": ("command", _RANKS),
+    "launcher": (None, _RANKS),
+}
 
 
 class Executor(_Base):
     """Runs functions as jobs of a backend. `options` are those of `herdsman.submit`: `cpus=`, `memory=`, `walltime=`, ….
 
-    `folder` is where calls and results are kept, on a disk that the backend's nodes see; without one it is below herd's
-    directory of jobs. It is removed at the end. `max_workers` calls of one `map` run at once, by default as many as the
-    backend has room for. Each call is a process of its own, in which `initializer(*initargs)` runs first. `python` is the
-    interpreter of the jobs, of the same version as this one.
+    A call has one CPU unless `cpus` or `gpus` say otherwise; on this machine it waits for that. At most `max_workers` calls
+    of `submit`, and of each `map`, run at once; without it, as many as the backend has room for. `folder` is where calls and
+    results are kept, on a disk that the backend's nodes see; without one it is below herd's directory of jobs. Each call is a
+    process of its own, in which `initializer(*initargs)` runs first. `python` is the interpreter of the jobs, of the same
+    version as this one. Jobs end with this process.
     """
 
     def __init__(
@@ -51,208 +56,70 @@ class Executor(_Base):
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
+        for key, (value, hint) in _FIXED.items():
+            if options.get(key) not in (None, value):
+                raise InvalidJobError(f"{key}: an executor does not take it, since each call is one process", hint)
         self._initializer = initializer and (initializer, initargs)
         self._limit = "" if max_workers is None else f"%{max_workers}"
         self._backend = backend
         self._home = home
-        self._options = options
+        self._options = {key: value for key, value in jobs.plain(options).items() if key not in _FIXED}
+        # A call that waits for one that it has made itself must not hold what that waits for.
+        asked = {"cpus", "gpus"} & {*options, *(options.get("resources") or ())}
+        self._of_one_call = {} if asked or MARK in os.environ else {"cpus": 1}
         self._python = python or sys.executable
-        self._folder = _make_folder(folder, home)
-        self._lock = threading.Lock()
-        self._news = threading.Condition(self._lock)
-        self._batches = []
-        self._count = 0
-        self._closed = False
-        self._thread = None
-        self._process = os.getpid()
-        _open.add(self)
+        self._pool = Pool(folder or _folder.default_parent(home), self._hand_over(), home, max_workers)
+        # One that nobody has any more takes no more calls.
+        weakref.finalize(self, self._pool.close, wait=False).atexit = False
 
     def submit(self, fn, /, *args, **kwargs):
-        """Runs `fn(*args, **kwargs)` as a job of its own. The future has its `job`."""
-        return self._start([(fn, args, kwargs)], {})[0]
+        """Runs `fn(*args, **kwargs)` as a job of its own. The future has its `job`, None while it waits for one of
+        `max_workers`."""
+        return self._start([(fn, args, kwargs)], True, {**self._options, **self._of_one_call})[0]
 
     def map(self, fn, *iterables, timeout=None, chunksize=1):
         """As the built-in `map`, with all calls as the tasks of one array job. `chunksize` calls share a task."""
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
         calls = [(fn, args, {}) for args in zip(*iterables)]
         if chunksize > 1:
             chunks = [calls[at : at + chunksize] for at in range(0, len(calls), chunksize)]
             calls = [(_run_chunk, (chunk,), {}) for chunk in chunks]
-        futures = self._start(calls, {"array": f"0-{len(calls) - 1}{self._limit}"}) if calls else []
+        options = {**self._options, "array": f"0-{len(calls) - 1}{self._limit}"}
+        futures = self._start(calls, False, options) if calls else []
         return _results(futures, timeout, chunksize > 1)
 
-    def _start(self, calls, more):
-        directory = self._next_directory()
+    def _start(self, calls, is_single, options):
         name = _name(calls[0][0])
         if self._initializer:
             calls = [(_run_initialized, (*self._initializer, call), {}) for call in calls]
-        write_calls(directory, calls)
-        command = [self._python, "-m", "herdsman._call", directory]
-        document = jobs.described({"run": command, "name": name}, {**self._options, **more})
-        env = document.get("env") or {}
-        # The job must find this package and what functions are imported from.
-        path = os.pathsep.join(entry for entry in [_own_directory(), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))] if entry)
-        document["env"] = {**env, "PYTHONPATH": path}
-        job = jobs.submit(document, backend=self._backend, home=self._home)
-        batch = _Batch(job, directory, len(calls), bool(document.get("retry")))
-        with self._news:
-            self._batches.append(batch)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="herdsman-executor", daemon=True)
-                self._thread.start()
-            self._news.notify_all()
-        return batch.futures
+        return self._pool.start(calls, is_single, document=jobs.described({"name": name}, options))
 
-    def _next_directory(self):
-        if self._process != os.getpid():
-            raise RuntimeError(
-                "this executor is of the process that this one was forked from, whose thread looks for its results\n"
-                "hint: make an executor after the fork"
-            )
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("cannot schedule new futures after shutdown")
-            self._count += 1
-            directory = os.path.join(self._folder, str(self._count))
-        os.mkdir(directory)
-        return directory
+    def _hand_over(self):
+        """Hands over the job of a batch; it does not keep this executor."""
+        backend, home, python = self._backend, self._home, self._python
 
-    def _watch(self):
-        """The thread: takes in results until there is nothing to wait for and nobody will ask for more."""
-        pause = _PAUSES[0]
-        while True:
-            with self._news:
-                while not self._batches:
-                    if self._closed:
-                        return
-                    self._news.wait()
-                    pause = _PAUSES[0]
-                batches = list(self._batches)
-            busy = False
-            for batch in batches:
-                try:
-                    busy |= batch.look()
-                except OSError:
-                    pass  # no descriptors left, or a file system that does not answer: looked at again
-                except Exception as error:
-                    batch.fail(error)
-            with self._news:
-                self._batches = [batch for batch in self._batches if batch.open]
-                if self._batches and not busy:
-                    self._news.wait(pause)
-            pause = _PAUSES[0] if busy else min(pause * 1.5, _PAUSES[1])
+        def hand_over(batch, document):
+            env = document.get("env") or {}
+            # The job must find this package and what functions are imported from.
+            entries = [_own_directory(), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]
+            path = os.pathsep.join(entry for entry in entries if entry)
+            document["env"] = {**env, "PYTHONPATH": path, MARK: "1"}
+            document["run"] = [python, "-m", "herdsman._call", batch.directory]
+            job = jobs.hand_over(["-"], json.dumps(document).encode(), backend, home, os.getpid())
+            batch.begun(job, bool(document.get("retry")))
+
+        return hand_over
 
     def shutdown(self, wait=True, *, cancel_futures=False):
-        """Takes no more calls; waits for those that run, or cancels them."""
-        with self._news:
-            self._closed = True
-            batches = list(self._batches)
-            thread = self._thread
-            self._news.notify_all()
-        if cancel_futures:
-            for batch in batches:
-                for future in batch.futures:
-                    future.cancel()
-        if wait and self._process == os.getpid():
-            if thread is not None:
-                thread.join()
-            self._remove()
+        """Takes no more calls. With `cancel_futures`, those that have not begun are cancelled. Waits for those that run, and
+        for the end of jobs that were cancelled."""
+        self._pool.close(wait, cancel_futures)
 
-    def _remove(self):
-        _open.discard(self)
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-class _Batch:
-    """One job and the futures of its calls."""
-
-    def __init__(self, job, directory, count, has_retries):
-        self.job = job
-        self._has_retries = has_retries
-        self._directory = directory
-        self.futures = [Future() for _ in range(count)]
-        self.open = dict(enumerate(self.futures))
-        self._ask_at = time.monotonic() + _STATE_SECONDS
-        self._ended = False
-        for future in self.futures:
-            future.job = job
-            future.add_done_callback(self._cancelled)
-
-    def _cancelled(self, future):
-        # The job has other calls as long as any future is open.
-        if future.cancelled() and all(future.done() for future in self.futures):
-            try:
-                self.job.cancel()
-            except HerdError:
-                pass  # it has ended
-
-    def look(self):
-        """Takes in what is there; whether that was anything."""
-        busy = False
-        for index, future in list(self.open.items()):
-            if future.cancelled():
-                del self.open[index]
-                future.set_running_or_notify_cancel()
-                continue
-            result = read_result(self._directory, index)
-            # With retries an error is the last word only when the job has ended.
-            if result is not None and (result[0] == "value" or self._ended or not self._has_retries):
-                busy = True
-                del self.open[index]
-                _finish(future, *result)
-        if not self.open:
-            # A long-lived executor keeps nothing of what is done.
-            shutil.rmtree(self._directory, ignore_errors=True)
-        elif self._ended:
-            self._fail_rest()
-        elif time.monotonic() >= self._ask_at:
-            self._ask_at = time.monotonic() + _STATE_SECONDS
-            self._ended = self._has_ended()
-        return busy
-
-    def _has_ended(self):
-        try:
-            return self.job.done()
-        except Exception:
-            return False  # not to be asked just now
-
-    def _fail_rest(self):
-        """The job has ended, and one more look found no result: it says why."""
-        try:
-            self.job._result()
-            error = JobFailedError(
-                f"job {self.job.id} ended without a result (os._exit?)", f"herd logs {self.job.id}", 0, self.job.id
-            )
-        except Exception as reason:
-            error = reason
-        self.fail(error)
-
-    def fail(self, error):
-        """Ends all open futures with an error."""
-        for future in self.open.values():
-            if future.set_running_or_notify_cancel():
-                future.set_exception(error)
-        self.open = {}
-
-
-def _finish(future, kind, value):
-    if not future.set_running_or_notify_cancel():
-        return
-    if kind == "value":
-        future.set_result(value)
-    else:
-        future.set_exception(value)
-
-
-#: Executors whose folders are there.
-_open = weakref.WeakSet()
-
-
-@atexit.register
-def _remove_what_is_done():
-    """Executors that were not shut down leave nothing for which no job runs."""
-    for executor in list(_open):
-        if executor._process == os.getpid() and not any(batch.open for batch in executor._batches):
-            executor._remove()
+    def __exit__(self, kind, value, traceback):
+        # Who asks for the end of the program does not want to wait for what runs.
+        self._pool.close(True, cancel_running=kind is not None and issubclass(kind, KeyboardInterrupt))
+        return False
 
 
 def _run_initialized(initializer, initargs, call):
@@ -290,17 +157,3 @@ def _name(fn):
 
 def _own_directory():
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-def _make_folder(folder, home):
-    import tempfile
-
-    if folder is None:
-        home = home or os.environ.get("HERD_HOME")
-        if home is None:
-            state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-            home = os.path.join(state, "herd")
-        folder = os.path.join(home, "python")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    # mkdtemp makes it for this user alone: what is unpickled runs.
-    return tempfile.mkdtemp(prefix="executor-", dir=folder)

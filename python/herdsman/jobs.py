@@ -5,11 +5,14 @@ Everything goes through the command line, so that both always agree. `home` is h
 """
 
 import json
+import operator
 import os
 import subprocess
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 
 from herdsman import _command
-from herdsman.errors import JobCancelledError, JobFailedError, JobRejectedError
+from herdsman.errors import InvalidJobError, JobCancelledError, JobFailedError, JobRejectedError
 
 #: States that are not left again.
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "REJECTED"})
@@ -23,9 +26,15 @@ def submit(job, *, backend=None, home=None, **options):
     `options` are keys of the job file (`name=`, `nodes=`, `env=`, `walltime=`, …), and those of its `resources`
     (`cpus=`, `memory=`, `gpus=`, `gpu_type=`).
     """
-    words, stdin = _request(job, options)
+    return hand_over(*_request(job, options), backend, home)
+
+
+def hand_over(words, stdin, backend, home, owner=None):
+    """The job of a command line and a document. On this machine it is cancelled when the process `owner` ends."""
     if backend is not None:
-        words += ["-b", backend]
+        words = [*words, "-b", backend]
+    if owner is not None:
+        words = [*words, "--while-process", str(owner)]
     answer = _command.run_json("submit", "-o", "json", *words, home=home, stdin=stdin)
     return Job(answer["id"], home=home)
 
@@ -35,12 +44,45 @@ def _request(job, options):
         if options:
             raise TypeError(f"a job file says all of a job; put {', '.join(options)} into it")
         return [os.fspath(job)], None
-    document = dict(job) if isinstance(job, dict) else {"run": list(job) if not isinstance(job, str) else job}
-    return ["-"], json.dumps(described(document, options)).encode()
+    if isinstance(job, dict):
+        document = job
+    elif isinstance(job, str) or (isinstance(job, Iterable) and not isinstance(job, bytes)):
+        document = {"run": job if isinstance(job, str) else list(job)}
+    else:
+        raise InvalidJobError(
+            f"a job is a list of words, a text for a shell, a path or a dict, not {job!r}", 'herdsman.submit(["echo", "words"])'
+        )
+    return ["-"], json.dumps(described(plain(document), plain(options))).encode()
+
+
+def plain(options):
+    """Options as a job file has them, without those that are None: they are not given."""
+    return {key: _plain(value, key) for key, value in options.items() if value is not None}
+
+
+def _plain(value, key):
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Job):
+        return value.id
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, timedelta):
+        return f"{max(1, round(value.total_seconds() * 1000))}ms"
+    if isinstance(value, Mapping):
+        return {_plain(name, key): _plain(inner, f"{key}.{name}") for name, inner in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
+        return [_plain(inner, key) for inner in value]
+    try:
+        return operator.index(value)
+    except TypeError:
+        kind = type(value).__qualname__
+        raise InvalidJobError(f"{key}: a job file cannot hold {value!r}, of type {kind}", "give it as a text") from None
 
 
 def described(document, options):
     """A job file with these options over it."""
+    document = dict(document)
     resources = dict(document.get("resources") or {})
     for key, value in options.items():
         if key in _RESOURCES:
@@ -50,6 +92,15 @@ def described(document, options):
     if resources:
         document["resources"] = resources
     return document
+
+
+def log_words(rank=None, node=None, stream=None, task=None, tail=None):
+    """The words by which `herd logs` selects."""
+    words = []
+    for flag, value in (("--rank", rank), ("--node", node), ("--stream", stream), ("--task", task), ("--tail", tail)):
+        if value is not None:
+            words += [flag, str(value)]
+    return words
 
 
 def bound(timeout):
@@ -144,16 +195,7 @@ class Job:
 
     def logs(self, follow=False, rank=None, node=None, stream=None, task=None, tail=None):
         """What it wrote, as a text; with `follow`, an iterator of lines until it ends."""
-        words = []
-        for flag, value in (
-            ("--rank", rank),
-            ("--node", node),
-            ("--stream", stream),
-            ("--task", task),
-            ("--tail", tail),
-        ):
-            if value is not None:
-                words += [flag, str(value)]
+        words = log_words(rank, node, stream, task, tail)
         if follow:
             return self._lines("logs", "--follow", *words)
         return self._run("logs", *words).decode("utf-8", "replace")

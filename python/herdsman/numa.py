@@ -2,18 +2,11 @@
 
 import os
 
-from herdsman._lazy import LazyLogger
+from herdsman._lazy import LazyLogger, lazy_names
 
-logger = LazyLogger(__name__)
-
-
-def __getattr__(name):
-    # Made when somebody asks: an enumeration and a dataclass cost more than importing the rest.
-    if name in ("AffinityMode", "NumaOptions"):
-        from herdsman import _numa_options
-
-        return getattr(_numa_options, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_log = LazyLogger(__name__)
+# An enumeration and a dataclass cost more than importing the rest.
+__getattr__ = lazy_names(__name__, dict.fromkeys(("AffinityMode", "NumaOptions"), "herdsman._numa_options"))
 
 
 def cpus_for(device_index, numa_options, root="/sys", devices=None):
@@ -41,9 +34,9 @@ def _bound(device_index, numa_options, bind):
         return bind(cpus_for(device_index, numa_options))
     except Exception:
         if numa_options.should_fall_back_if_binding_fails:
-            logger.warning("cannot bind device %s; goes on without binding", device_index, exc_info=True)
+            _log.warning("cannot bind device %s; goes on without binding", device_index, exc_info=True)
             return None
-        logger.exception("cannot bind device %s", device_index)
+        _log.exception("cannot bind device %s", device_index)
         raise
 
 

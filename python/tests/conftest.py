@@ -85,8 +85,9 @@ def host(tmp_path):
 
 
 @pytest.fixture
-def home(tmp_path):
-    """A home for jobs."""
+def home(tmp_path, monkeypatch):
+    """A home for jobs, whose CPUs are leased among themselves."""
+    monkeypatch.setenv("HERD_LEASE_DIR", str(tmp_path / "leases"))
     return str(tmp_path / "home")
 
 

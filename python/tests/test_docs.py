@@ -26,6 +26,7 @@ def test_an_example_runs(language, source, tmp_path):
     path.write_text(source)
     command = [sys.executable, str(path)] if language == "python" else ["sh", "-e", str(path)]
     env = {**os.environ, "HERD_HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+    env["HERD_LEASE_DIR"] = str(tmp_path / "leases")
     env["PATH"] = f"{os.path.dirname(sys.executable)}:{env['PATH']}"
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

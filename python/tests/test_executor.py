@@ -3,13 +3,16 @@ versions of Python, nesting, the end of the caller."""
 
 import concurrent.futures
 import os
+import subprocess
 import sys
 import time
 
 import pytest
-from conftest import DEADLINE
+import worker_functions
+from conftest import DEADLINE, until
 
 import herdsman
+import herdsman._binaries
 from herdsman import _calls
 
 
@@ -123,6 +126,85 @@ def test_max_workers_bounds_a_map(home, tmp_path):
         herdsman.Executor(max_workers=0)
 
 
+def test_max_workers_bounds_calls_of_submit(home, tmp_path):
+    def overlap(directory):
+        import os
+
+        from worker_functions import hold
+
+        path = os.path.join(directory, str(os.getpid()))
+        open(path, "w").close()
+        hold(directory + ".go")
+        seen = len(os.listdir(directory))
+        os.remove(path)
+        return seen
+
+    directory = tmp_path / "marks"
+    directory.mkdir()
+    # cpus=None: nothing else holds them back.
+    with herdsman.Executor(backend="local", home=home, max_workers=2, cpus=None) as executor:
+        futures = [executor.submit(overlap, str(directory)) for _ in range(5)]
+        last = futures[-1]
+        assert last.job is None and not last.running()
+        assert futures[-2].cancel()
+        until(lambda: len(os.listdir(directory)) == 2)
+        (tmp_path / "marks.go").touch()
+        assert max(future.result(DEADLINE) for future in futures if not future.cancelled()) <= 2
+        assert last.job.state
+
+
+def test_a_fault_of_a_call_that_waited_is_in_its_future(home, monkeypatch, tmp_path):
+    with herdsman.Executor(backend="local", home=home, max_workers=1) as executor:
+        first, second = executor.submit(worker_functions.hold, str(tmp_path / "go")), executor.submit(len, ())
+        until(first.running)
+        monkeypatch.setenv("HERDSMAN_HERD", "/nonexistent")
+        (tmp_path / "go").touch()
+        error = second.exception(DEADLINE)
+        monkeypatch.undo()
+        assert isinstance(error, FileNotFoundError) and first.result(DEADLINE) is None
+
+
+def test_calls_wait_for_processors(home):
+    with herdsman.Executor(backend="local", home=home) as executor:
+        futures = [executor.submit(time.sleep, 600) for _ in range(len(os.sched_getaffinity(0)) + 1)]
+        until(lambda: all(future.running() for future in futures[:-1]))
+        assert futures[-1].job.state == "QUEUED" and "CPU" in futures[-1].job.why()
+        for future in futures:
+            assert future.cancel()
+    assert all(future.cancelled() and future.job.state == "CANCELLED" for future in futures)
+
+
+def test_a_job_that_is_cancelled_is_a_cancelled_future(executor):
+    future = executor.submit(time.sleep, 600)
+    until(future.running)
+    future.job.cancel(grace=1)
+    until(future.done)
+    assert future.cancelled() and not concurrent.futures.wait([future], timeout=DEADLINE).not_done
+
+
+@pytest.mark.parametrize(
+    "options, what",
+    [({"nodes": 2}, "nodes"), ({"array": "0-3"}, "array"), ({"run": "x"}, "run"), ({"procs_per_node": 2}, "procs_per_node")]
+    + [({"type": "mpi"}, "type"), ({"foo": 1}, "foo"), ({"workdir": object()}, "workdir")],
+)
+def test_options_that_do_not_fit_a_call_are_refused_and_leave_nothing(home, options, what):
+    with pytest.raises(herdsman.InvalidJobError, match=f"{what}: .*"):
+        herdsman.Executor(backend="local", home=home, **options).submit(len, [1])
+    folder = os.path.join(home, "python")
+    until(lambda: not os.path.exists(folder) or os.listdir(folder) == [])
+
+
+def test_ctrl_c_in_the_block_ends_what_runs(home):
+    with pytest.raises(KeyboardInterrupt):
+        with herdsman.Executor(backend="local", home=home) as executor:
+            future, results = executor.submit(time.sleep, 600), executor.map(time.sleep, [600] * 3)
+            until(future.running)
+            raise KeyboardInterrupt
+    assert future.cancelled() and future.job.state == "CANCELLED"
+    with pytest.raises(concurrent.futures.CancelledError):
+        next(results)
+
+
 def test_an_initializer_runs_before_each_call(home):
     def prepare(name):
         import os
@@ -158,25 +240,33 @@ def test_a_retry_may_mend_an_error(home, tmp_path):
 
 
 LEFT = """
-import sys, time, herdsman
+import os, sys, time, herdsman
 executor = herdsman.Executor(backend="local", home=sys.argv[1])
 assert executor.submit(pow, 2, 3).result(60) == 8
-if sys.argv[2] == "running":
-    print(executor.submit(time.sleep, 2).job.id, flush=True)
+if sys.argv[2] != "nothing":
+    futures = [executor.submit(time.sleep, 600) for _ in range(3)]
+    futures.append(executor.map(time.sleep, [600] * 3))
+    while not futures[0].running():
+        time.sleep(0.01)
+    print(*(future.job.id for future in futures[:3]), flush=True)
+if sys.argv[2].isdigit():
+    os.kill(os.getpid(), int(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("what", ["nothing", "running"])
-def test_an_interpreter_that_ends_waits_for_nothing(host, home, what):
-    """Its jobs go on and keep what they read; without one, nothing is left."""
+@pytest.mark.parametrize("what", ["nothing", "running", "15", "9"])
+def test_calls_end_with_the_process_that_owns_them(host, home, what):
+    """Whether they run or wait, and whatever ends it; nothing is left, at the latest when the next executor looks."""
     code, out, err = host(LEFT, home, what).end()
-    assert code == 0 and not err, err
-    left = os.listdir(os.path.join(home, "python"))
-    if what == "nothing":
-        assert left == []
-    else:
-        assert herdsman.Job.from_id(out.strip(), home=home).wait(DEADLINE) == "SUCCEEDED"
-        assert len(left) == 1
+    assert code == (-int(what) if what.isdigit() else 0) and not err, err
+    for id in out.split():
+        assert herdsman.Job.from_id(id, home=home).wait(DEADLINE) == "CANCELLED"
+    active = [herdsman._binaries.herd(), "--home", home, "ls", "--state", "active", "-o", "id"]
+    until(lambda: not subprocess.run(active, capture_output=True, check=True).stdout)
+    if what.isdigit():
+        with herdsman.Executor(backend="local", home=home) as executor:
+            executor.submit(len, ()).result(DEADLINE)
+    assert os.listdir(os.path.join(home, "python")) == []
 
 
 def test_without_descriptors_a_result_comes_later(executor):

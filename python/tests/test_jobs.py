@@ -2,12 +2,14 @@
 
 import asyncio
 import concurrent.futures
+import datetime
 import os
 import subprocess
 import sys
 import time
 
 import pytest
+import worker_functions
 
 import herdsman
 import herdsman._binaries
@@ -37,6 +39,27 @@ def test_a_text_is_for_a_shell_and_a_file_says_all(home, tmp_path):
     assert job.result(DEADLINE)["name"] == "of-a-file"
     with pytest.raises(TypeError, match="job file says all"):
         herdsman.submit(path, name="x", home=home)
+
+
+def test_values_of_python_are_taken(home, tmp_path):
+    first = herdsman.submit("true", backend="local", home=home)
+    path = tmp_path / "a path"
+    path.mkdir()
+    options = {"workdir": path, "after": [first], "walltime": datetime.timedelta(minutes=5), "env": None, "memory": None}
+    job = herdsman.submit(("echo", path, 3), backend="local", home=home, name="odd", **options)
+    job.result(DEADLINE)
+    assert job.logs() == f"{path} 3\n"
+    job = herdsman.submit({"run": "pwd", "workdir": path}, backend="local", home=home, walltime=datetime.timedelta(0, 90, 500))
+    job.result(DEADLINE)
+    assert job.logs() == f"{path}\n"
+
+
+@pytest.mark.parametrize(
+    "job, options, what", [(3, {}, "not 3"), (b"x", {}, "not b'x'"), ("true", {"name": b"x"}, "name"), (["true", {1}], {}, "run")]
+)
+def test_other_values_are_refused_with_a_sentence(home, job, options, what):
+    with pytest.raises(herdsman.InvalidJobError, match=what):
+        herdsman.submit(job, backend="local", home=home, **options)
 
 
 def test_failures_are_typed(home):
@@ -106,7 +129,6 @@ def test_an_exception_comes_back_with_its_traceback(executor):
 
 def test_odd_ends_of_calls(executor):
     fates = {
-        "exit": (lambda: sys.exit(3), RuntimeError, r"sys.exit\(3\)"),
         "vanish": (lambda: os._exit(0), herdsman.JobFailedError, "ended without a result"),
         "killed": (lambda: os.kill(os.getpid(), 9), herdsman.JobFailedError, "FAILED"),
         "unpicklable": (lambda: (n for n in []), TypeError, "cannot be pickled"),
@@ -118,11 +140,26 @@ def test_odd_ends_of_calls(executor):
             future.result(DEADLINE)
 
 
+def test_whatever_a_function_raises_comes_back(executor):
+    """As from a ProcessPoolExecutor: also what is no `Exception`."""
+
+    def throw(error):
+        raise error
+
+    thrown = [SystemExit(3), KeyboardInterrupt("words"), GeneratorExit()]
+    for error, future in zip(thrown, [executor.submit(throw, error) for error in thrown]):
+        found = future.exception(DEADLINE)
+        assert type(found) is type(error) and found.args == error.args
+        assert "in throw" in str(found.__cause__)
+
+
 def test_many_calls_are_one_array(home):
     with herdsman.Executor(backend="local", home=home) as executor:
         assert list(executor.map(lambda a, b: a * b, range(8), range(8))) == [n * n for n in range(8)]
         assert list(executor.map(str, range(6), chunksize=2)) == list("012345")
         assert list(executor.map(str, [])) == []
+        with pytest.raises(ValueError, match="chunksize must be >= 1"):
+            executor.map(str, [], chunksize=0)
     jobs = subprocess.run(
         [herdsman._binaries.herd(), "--home", home, "ls", "--all", "-o", "id"], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -149,10 +186,52 @@ def test_time_outs_and_cancellation(executor):
     until(lambda: future.job.state == "CANCELLED")
 
 
-def test_shutdown_cancels_and_refuses(home):
-    executor = herdsman.Executor(backend="local", home=home)
-    future = executor.submit(time.sleep, 600)
-    executor.shutdown(cancel_futures=True)
-    assert future.cancelled()
+def test_shutdown_cancels_what_has_not_begun_and_refuses(home, tmp_path):
+    executor = herdsman.Executor(backend="local", home=home, cpus=len(os.sched_getaffinity(0)))
+    runs, waits = executor.submit(worker_functions.hold, str(tmp_path / "go")), executor.submit(time.sleep, 600)
+    results = executor.map(time.sleep, [600] * 3)
+    until(runs.running)
+    assert not waits.running()
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert waits.cancelled() and runs.running()
+    (tmp_path / "go").touch()
+    executor.shutdown()
+    # Those that ran were waited for, and so was the end of the others' jobs.
+    assert runs.result(0) is None
+    assert waits.cancelled() and waits.job.state == "CANCELLED"
+    with pytest.raises(concurrent.futures.CancelledError):
+        next(results)
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(print)
+
+
+FOLLOWED = """
+import asyncio, sys
+from herdsman import aio
+
+async def one():
+    job = await aio.submit("echo 1; echo 2; printf 3", backend="local", home=sys.argv[1])
+    assert [line async for line in aio.logs(job)] == ["1", "2", "3"]
+    assert [line async for line in aio.logs(job, tail=1)] == ["3"]
+    assert [event async for event in aio.events(job)][-1]["state"] == "SUCCEEDED"
+    await job
+
+async def main():
+    await asyncio.gather(*[one() for _ in range(8)])
+    endless = await aio.submit("while :; do echo line; sleep 0.01; done", backend="local", home=sys.argv[1])
+    waiting = asyncio.create_task(aio.wait(endless))
+    async for line in aio.logs(endless):
+        break
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await aio.cancel(endless)
+    async for line in aio.logs(endless):
+        break
+
+asyncio.run(main())
+"""
+
+
+def test_following_in_an_async_program_leaves_no_child_and_no_word(host, home):
+    code, out, err = host(FOLLOWED, home, env={"PYTHONWARNINGS": "always::ResourceWarning"}).end()
+    assert (code, out, err) == (0, "", "")

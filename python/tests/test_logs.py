@@ -1,10 +1,12 @@
 """Rows 9 to 12: where workers write, and what of it is shown."""
 
+import inspect
 import os
+import sys
 
 import pytest
 
-from herdsman.multiprocessing import DefaultLogsSpecs, LogsDest, Std
+from herdsman.multiprocessing import DefaultLogsSpecs, LogsDest, ProcessFailure, RunProcsResult, Std
 
 PRINT = ("-c", "echo out; echo err >&2")
 
@@ -101,3 +103,52 @@ def test_records_are_dataclasses():
     assert dataclasses.asdict(dest)["stdouts"] == {0: "a"}
     assert dataclasses.replace(dest, filtered_stdout="f") == LogsDest(stdouts={0: "a"}, filtered_stdout="f")
     assert dataclasses.is_dataclass(LogsDest)
+    assert "stdouts: dict[int, str] = <factory>" in str(inspect.signature(LogsDest))
+
+
+def test_records_can_be_extended_and_inspected(tmp_path):
+    import dataclasses
+    import typing
+
+    @dataclasses.dataclass
+    class Result(RunProcsResult):
+        extra: int = 3
+
+    @dataclasses.dataclass
+    class Failure(ProcessFailure):
+        extra: int = 3
+
+    assert (Result().failures, Result().extra) == ({}, 3) and not Result().is_failed()
+    failure = Failure(0, 1, -9, str(tmp_path / "none"))
+    assert "SIGKILL" in failure.message and "extra=3" in repr(failure)
+    for kind in (Result, Failure, LogsDest):
+        assert list(typing.get_type_hints(kind)) == [field.name for field in dataclasses.fields(kind)]
+    assert [field.type for field in dataclasses.fields(Failure)][:2] == [int, int]
+    if sys.version_info >= (3, 10):
+        assert LogsDest.__match_args__[:2] == ("stdouts", "stderrs")
+        assert Failure.__match_args__ == ("local_rank", "pid", "exitcode", "error_file", "extra")
+
+
+LOGGERS = """
+import logging, sys
+import herdsman.multiprocessing as m
+from herdsman.multiprocessing import api, errors, redirects, tail_log
+from herdsman.multiprocessing.errors import error_handler
+if sys.argv[2] == "silent":
+    logging.getLogger("herdsman.multiprocessing.api").disabled = True
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s", stream=sys.stdout)
+m.start_processes("t", "sh", {0: ("-c", "exit 3"), 1: ("-c", "sleep 600")}, {0: {}, 1: {}}, m.DefaultLogsSpecs(sys.argv[1])).wait()
+for module in (api, errors, redirects, tail_log, error_handler):
+    assert module.logger is logging.getLogger(module.__name__) and isinstance(module.logger, logging.Logger)
+"""
+
+
+def test_loggers_have_the_names_of_the_modules(host, tmp_path):
+    """Which are those of torch, as is the level of what is shown unless a program asks for more."""
+    said = ["WARNING herdsman.multiprocessing.api", "ERROR herdsman.multiprocessing.api"]
+    code, out, err = host(LOGGERS, tmp_path / "logs", "loud").end()
+    assert code == 0 and out.splitlines() == said, out + err
+    code, out, err = host(LOGGERS, tmp_path / "logs", "silent").end()
+    assert code == 0 and out == "", out + err
+    code, out, err = host(LOGGERS, tmp_path / "logs", "loud", env={"LOGLEVEL": "INFO"}).end()
+    assert out.splitlines() == ["INFO herdsman.multiprocessing.api", *said]

@@ -138,12 +138,21 @@ executor = herdsman.Executor(backend="slurm", home=sys.argv[1])
 future = executor.submit(time.sleep, 4)
 job = herdsman.submit("sleep 4; echo done", backend="slurm", home=sys.argv[1])
 print(future.job.id, job.id, flush=True)
-future.result()
+if sys.argv[2] == "waits":
+    future.result()
 """
 
 
-def test_jobs_outlive_whoever_submitted_them(host, home):
-    running = host(SUBMITTER, home)
+def test_calls_end_with_the_interpreter_and_jobs_do_not(host, home):
+    code, out, err = host(SUBMITTER, home, "ends").end()
+    assert code == 0 and not err, err
+    call, job = (herdsman.Job.from_id(id, home=home) for id in out.split())
+    assert (call.wait(DEADLINE), job.wait(DEADLINE)) == ("CANCELLED", "SUCCEEDED")
+    assert os.listdir(os.path.join(home, "python")) == []
+
+
+def test_jobs_outlive_whoever_was_killed(host, home):
+    running = host(SUBMITTER, home, "waits")
     ids = running.line().split()
     running.process.send_signal(signal.SIGKILL)
     running.process.wait()

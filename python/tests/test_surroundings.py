@@ -186,6 +186,7 @@ def test_a_worker_is_a_process_like_popen_has_it(start):
     context = start("sh", [("-c", "trap 'exit 9' USR1; while :; do sleep 0.05; done")])
     process = context.subprocess_handlers[0].proc
     assert process.poll() is None and process.returncode is None
+    assert process.args[:2] == ("sh", "-c")
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.05)
     process.send_signal(signal.SIGKILL)

@@ -207,6 +207,6 @@ def test_one_that_is_imported_already_is_left_alone():
         "import torch.distributed.elastic.multiprocessing, herdsman, warnings\n"
         "with warnings.catch_warnings(record=True) as seen:\n"
         "    warnings.simplefilter('always'); assert herdsman.install() is False\n"
-        "assert 'imported before' in str(seen[0].message)\n"
+        "assert 'imported before' in str(seen[0].message) and 'hint: call' in str(seen[0].message)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -157,3 +157,11 @@ def start_and_leave(directory, method):
         while not number_in(os.path.join(directory, name)):
             time.sleep(0.01)
     return "left"
+
+
+def hold(path):
+    """Lasts until a file is there."""
+    import time
+
+    while not os.path.exists(path):
+        time.sleep(0.01)

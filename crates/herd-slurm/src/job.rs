@@ -96,10 +96,12 @@ pub struct Shown {
     pub start: Option<Time>,
     /// How long it may run.
     pub limit: Option<Limit>,
-    /// Since when it is being preempted.
+    /// Since when its time of grace before a preemption runs.
+    #[serde(default)]
     pub preempted: Option<Time>,
     /// When it ends, or has ended; of one that is being preempted, the end of its grace. Slurm does not say
     /// it of jobs without a limit that run.
+    #[serde(default)]
     pub end: Option<Time>,
 }
 
@@ -145,6 +147,7 @@ pub fn parse(text: &str) -> Result<Shown, ShowError> {
     };
     let requeue = line("Requeue")?;
     let times = line("StartTime")?;
+    let preempt = line("PreemptEligibleTime")?;
     Ok(Shown {
         raw: raw.ok_or(ShowError::Missing)?,
         state: State::parse(&of(Some(state), "JobState").unwrap_or_default()),
@@ -156,8 +159,7 @@ pub fn parse(text: &str) -> Result<Shown, ShowError> {
         nodes: of(line("NodeList")?, "NodeList"),
         start: of(times, "StartTime").and_then(|text| Time::parse(&text)),
         limit: of(line("RunTime")?, "TimeLimit").and_then(|text| Limit::parse(&text)),
-        preempted: of(line("PreemptEligibleTime")?, "PreemptTime")
-            .and_then(|text| Time::parse(&text)),
+        preempted: of(preempt, "PreemptTime").and_then(|text| Time::parse(&text)),
         end: of(times, "EndTime").and_then(|text| Time::parse(&text)),
     })
 }

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -26,6 +27,7 @@ use herd_link::session::Place;
 use herd_runtime::driver::LogGrown;
 use herd_runtime::guard;
 use herd_runtime::session::follow_client::{FollowEnd, Output};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::ExpectedError;
@@ -67,6 +69,9 @@ fn look() -> BackendFacts {
     }
 }
 
+/// Argument of a driver whose standard input tells of the end of the job's owner.
+const OWNED: &str = "owned";
+
 /// Writes the job down; nothing runs yet.
 pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
     let plan = input.plan(JobId::generate())?;
@@ -84,8 +89,24 @@ pub(crate) fn prepare(home: &Home, input: JobInput) -> Result<JobId, ExpectedErr
     Ok(submitted.id)
 }
 
-/// Writes the job down and starts a driver that outlives this process.
-pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedError> {
+/// A descriptor that tells of the end of a process.
+pub(crate) fn end_of(process: i32) -> Result<OwnedFd, ExpectedError> {
+    let failed = |why: String| ExpectedError::BadOption {
+        option: "--while-process",
+        value: process.to_string(),
+        source: why.into(),
+    };
+    let pid = Pid::from_raw(process).ok_or_else(|| failed("it is no process".to_owned()))?;
+    pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failed(error.to_string()))
+}
+
+/// Writes the job down and starts a driver that outlives this process. The job is cancelled when `owner` becomes
+/// readable.
+pub(crate) fn submit(
+    home: &Home,
+    input: JobInput,
+    owner: Option<OwnedFd>,
+) -> Result<JobId, ExpectedError> {
     let id = prepare(home, input)?;
     let failed = |what: &str, error: std::io::Error| ExpectedError::failed(what, error);
     let log = home.jobs_dir().join(id.to_string()).join("driver.log");
@@ -102,7 +123,8 @@ pub(crate) fn submit(home: &Home, input: JobInput) -> Result<JobId, ExpectedErro
         .arg("driver")
         .arg(home.path())
         .arg(id.to_string())
-        .stdin(Stdio::null())
+        .args(owner.is_some().then_some(OWNED))
+        .stdin(owner.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::null())
         .stderr(log)
         .spawn();
@@ -159,7 +181,7 @@ pub(crate) fn drive_foreground(
     id: JobId,
     log_grown: impl Fn() + Send + Sync + 'static,
 ) -> Result<JobResult, ExpectedError> {
-    drive(home, id, true, Some(LogGrown(Arc::new(log_grown))))
+    drive(home, id, true, Some(LogGrown(Arc::new(log_grown))), None)
 }
 
 fn drive(
@@ -167,6 +189,7 @@ fn drive(
     id: JobId,
     foreground: bool,
     log_grown: Option<LogGrown>,
+    owner: Option<OwnedFd>,
 ) -> Result<JobResult, ExpectedError> {
     let dir = home
         .open(id)
@@ -189,6 +212,7 @@ fn drive(
             biased;
             driven = local::drive(home, &dir, &options) => driven,
             never = tell_of_grace(&dir, foreground) => match never {},
+            never = end_with(owner, &dir) => match never {},
         }
     });
     driven.map_err(|error| ExpectedError::failed("run the job", error))
@@ -212,6 +236,29 @@ async fn tell_of_grace(dir: &JobDir, foreground: bool) -> Infallible {
         ));
     }
     std::future::pending().await
+}
+
+/// Asks this driver for the end of its job when the owner has ended.
+async fn end_with(owner: Option<OwnedFd>, dir: &JobDir) -> Infallible {
+    if let Some(owner) = owner {
+        // What cannot be watched says nothing; the job goes on.
+        if let Ok(owner) = herd_launch::sys::watch_readable(owner) {
+            if owner.readable().await.is_ok() {
+                // Only for the words; the signal is what ends it.
+                drop(dir.request_cancel("the end of the process that it belongs to"));
+                let _asked = kill_process(getpid(), Signal::TERM);
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// The owner's descriptor out of standard input, which is empty from then on.
+fn owner_from_stdin() -> std::io::Result<OwnedFd> {
+    let owner = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(nothing)?;
+    Ok(owner)
 }
 
 /// The small binary where it stands beside this one, else this one.
@@ -278,21 +325,29 @@ pub(crate) fn executor(args: &[OsString]) -> Result<u8, ExpectedError> {
         .map_err(|error| ExpectedError::failed("run an executor", error))
 }
 
-/// `herd driver HOME JOB`: the detached driver of `herd submit`.
+/// `herd driver HOME JOB [owned]`: the detached driver of `herd submit`.
 pub(crate) fn driver(args: &[OsString]) -> Result<u8, ExpectedError> {
-    let [home, job] = args else {
-        return Err(ExpectedError::failed(
-            "run a driver",
-            "expected a home and a job id",
-        ));
+    let ([home, job], owned) = match args {
+        [home, job] => ([home, job], false),
+        [home, job, word] if word == OWNED => ([home, job], true),
+        _ => {
+            return Err(ExpectedError::failed(
+                "run a driver",
+                "expected a home and a job id",
+            ));
+        }
     };
     let home = jobs::open_home(Some(Path::new(home)))?;
     let id = jobs::open(&home, &job.to_string_lossy())?.dir.id();
     // Out of the submitter's terminal, whose end must not reach this process. It fails only for
     // the leader of a group, which has left it already.
     let _leader = rustix::process::setsid();
+    let owner = owned
+        .then(owner_from_stdin)
+        .transpose()
+        .map_err(|error| ExpectedError::failed("watch the job's owner", error))?;
     let ended = guard::run(guard::STOPPED_BOUND, || {
-        match drive(&home, id, false, None) {
+        match drive(&home, id, false, None, owner) {
             Ok(result) => result.exit_code,
             Err(error) => {
                 drop(std::io::stderr().write_all(error.render(false).as_bytes()));

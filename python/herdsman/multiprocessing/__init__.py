@@ -1,14 +1,12 @@
 """Starting and looking after the worker processes of one node, with the interface of
 `torch.distributed.elastic.multiprocessing` and without torch."""
 
+from herdsman._lazy import lazy_names
 from herdsman.multiprocessing.api import (
     DefaultLogsSpecs,
-    LogsDest,
     LogsSpecs,
     MultiprocessContext,
     PContext,
-    ProcessFailure,
-    RunProcsResult,
     SignalException,
     Std,
     SubprocessContext,
@@ -30,6 +28,14 @@ __all__ = [
     "SubprocessContext",
     "to_map",
 ]
+
+__getattr__ = lazy_names(
+    __name__, dict.fromkeys(("LogsDest", "ProcessFailure", "RunProcsResult"), "herdsman.multiprocessing.api")
+)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
 
 
 def start_processes(

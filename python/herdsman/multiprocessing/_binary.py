@@ -4,11 +4,10 @@ import signal
 
 from herdsman._lazy import LazyLogger
 from herdsman._supervised import END_BOUND, Supervised
-from herdsman.multiprocessing._context import PContext, RunProcsResult
-from herdsman.multiprocessing.errors._failure import observed
+from herdsman.multiprocessing._context import PContext
 from herdsman.multiprocessing.subprocess_handler.subprocess_handler import SubprocessHandler, describe
 
-logger = LazyLogger(__name__)
+logger = LazyLogger("herdsman.multiprocessing.api")
 
 
 class SubprocessContext(PContext):
@@ -79,6 +78,8 @@ class SubprocessContext(PContext):
         return self._result
 
     def _make_result(self):
+        from herdsman.multiprocessing._results import RunProcsResult
+
         result = RunProcsResult(
             failures=self._failures(), stdouts=self.stdouts, stderrs=self.stderrs
         )
@@ -100,6 +101,8 @@ class SubprocessContext(PContext):
         same second, the first counts as the cause."""
         if self._supervised is None:
             return {}
+        from herdsman.multiprocessing.errors._failure import observed
+
         exits = [(rank, exit) for rank, exit in self._supervised.exits.items() if exit.code != 0]
         exits.sort(key=lambda item: (item[1].stopped, item[1].at))
         return {

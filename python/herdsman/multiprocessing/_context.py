@@ -8,13 +8,12 @@ import threading
 import time
 
 from herdsman import _signals
-from herdsman._lazy import LazyFields, LazyLogger, equal_fields, show_fields
+from herdsman._lazy import LazyLogger
 from herdsman.multiprocessing.tail_log import TailLog
 
-logger = LazyLogger(__name__)
+logger = LazyLogger("herdsman.multiprocessing.api")
 
 _DEFAULT_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
-_RESULT_NAMES = ("return_values", "failures", "stdouts", "stderrs")
 #: What runs: nobody else may hold it, and it must not be ended by the garbage collector.
 _running = set()
 
@@ -43,25 +42,6 @@ def _validate_full_rank(d, nprocs, what):
         raise RuntimeError(
             f"{what}, local rank mapping mismatch, expected: {expected_keys}, actual: {actual_keys}"
         )
-
-
-class RunProcsResult:
-    """How workers ended, by local rank: what functions returned, which failed, and where their output is."""
-
-    __hash__ = None
-    __dataclass_fields__ = LazyFields(_RESULT_NAMES)
-    __eq__ = equal_fields(_RESULT_NAMES)
-    __repr__ = show_fields(_RESULT_NAMES)
-
-    def __init__(self, return_values=None, failures=None, stdouts=None, stderrs=None):
-        self.return_values = {} if return_values is None else return_values
-        self.failures = {} if failures is None else failures
-        self.stdouts = {} if stdouts is None else stdouts
-        self.stderrs = {} if stderrs is None else stderrs
-
-    def is_failed(self):
-        """Whether any worker failed."""
-        return len(self.failures) > 0
 
 
 class PContext(abc.ABC):

@@ -10,10 +10,9 @@ from contextlib import nullcontext
 from herdsman import _signals
 from herdsman._lazy import LazyLogger
 from herdsman._supervised import END_BOUND, Supervised
-from herdsman.multiprocessing._context import PContext, RunProcsResult
-from herdsman.multiprocessing.errors._failure import observed
+from herdsman.multiprocessing._context import PContext
 
-logger = LazyLogger(__name__)
+logger = LazyLogger("herdsman.multiprocessing.api")
 
 _MARKER = "HERDSMAN_SUPERVISOR"
 #: What a worker is said to have ended with when somebody else in this process has taken its exit status.
@@ -235,6 +234,8 @@ class MultiprocessContext(PContext):
             return self._result
         if self._ranks is None:
             raise AssertionError("not started")
+        from herdsman.multiprocessing._results import RunProcsResult
+
         for worker in self._ranks:
             worker.look()
         failed = self._failed()
@@ -259,6 +260,8 @@ class MultiprocessContext(PContext):
 
     def _failed(self):
         """The failure of the worker that failed first, if any has."""
+        from herdsman.multiprocessing.errors._failure import observed
+
         now = time.time()
         failures = [
             observed(rank, worker.pid, worker.code, self.error_files[rank], now)

@@ -3,50 +3,13 @@
 import os
 from abc import ABC, abstractmethod
 
-from herdsman._lazy import LazyFields, LazyLogger, equal_fields, show_fields
+from herdsman._lazy import LazyLogger
 from herdsman.multiprocessing._std import Std, to_map
 
-logger = LazyLogger(__name__)
+logger = LazyLogger("herdsman.multiprocessing.api")
 
-_NAMES = (
-    "stdouts",
-    "stderrs",
-    "tee_stdouts",
-    "tee_stderrs",
-    "error_files",
-    "filtered_stdout",
-    "filtered_stderr",
-)
 #: The agent's own stream.
 _INHERIT = ""
-
-
-class LogsDest:
-    """The files of all local ranks: what they write into (empty: the agent's own stream), what is shown of it, what they
-    leave when they fail, and where filtered lines go."""
-
-    __hash__ = None
-    __dataclass_fields__ = LazyFields(_NAMES)
-    __eq__ = equal_fields(_NAMES)
-    __repr__ = show_fields(_NAMES)
-
-    def __init__(
-        self,
-        stdouts=None,
-        stderrs=None,
-        tee_stdouts=None,
-        tee_stderrs=None,
-        error_files=None,
-        filtered_stdout="",
-        filtered_stderr="",
-    ):
-        self.stdouts = {} if stdouts is None else stdouts
-        self.stderrs = {} if stderrs is None else stderrs
-        self.tee_stdouts = {} if tee_stdouts is None else tee_stdouts
-        self.tee_stderrs = {} if tee_stderrs is None else tee_stderrs
-        self.error_files = {} if error_files is None else error_files
-        self.filtered_stdout = filtered_stdout
-        self.filtered_stderr = filtered_stderr
 
 
 class LogsSpecs(ABC):
@@ -127,6 +90,8 @@ class DefaultLogsSpecs(LogsSpecs):
         return attempt
 
     def reify(self, envs):
+        from herdsman.multiprocessing._results import LogsDest
+
         count = len(envs)
         attempt = self._attempt_dir(envs)
         ranks = range(count)

@@ -1,19 +1,18 @@
 """Everything of `herdsman.multiprocessing`, by the names that `torch.distributed.elastic.multiprocessing.api` has."""
 
-from herdsman._lazy import LazyLogger
+from herdsman._lazy import lazy_names
 from herdsman.multiprocessing._binary import SubprocessContext
 from herdsman.multiprocessing._context import (
     PContext,
-    RunProcsResult,
     SignalException,
     _terminate_process_handler,
     _validate_full_rank,
 )
 from herdsman.multiprocessing._function import MultiprocessContext
-from herdsman.multiprocessing._logs import DefaultLogsSpecs, LogsDest, LogsSpecs
+from herdsman.multiprocessing._logs import DefaultLogsSpecs, LogsSpecs
 from herdsman.multiprocessing._std import Std, to_map
 from herdsman.multiprocessing._worker import _wrap, get_std_cm
-from herdsman.multiprocessing.errors import ProcessFailure, record
+from herdsman.multiprocessing.errors import record
 from herdsman.multiprocessing.redirects import redirect_stderr, redirect_stdout
 from herdsman.multiprocessing.subprocess_handler import SubprocessHandler, get_subprocess_handler
 from herdsman.multiprocessing.tail_log import TailLog
@@ -32,7 +31,19 @@ __all__ = [
     "LogsSpecs",
 ]
 
-logger = LazyLogger(__name__)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "LogsDest": "herdsman.multiprocessing._results",
+        "RunProcsResult": "herdsman.multiprocessing._results",
+        "ProcessFailure": "herdsman.multiprocessing.errors._failure",
+    },
+)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
+
 
 IS_WINDOWS = False
 IS_MACOS = False

@@ -6,6 +6,9 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 
+from herdsman._lazy import lazy_names
+
+__getattr__ = lazy_names(__name__)
 _VALID_STD = {"stdout", "stderr"}
 
 

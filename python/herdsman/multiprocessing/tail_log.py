@@ -11,11 +11,12 @@ import stat
 import threading
 import time
 
-from herdsman._lazy import LazyLogger
+from herdsman._lazy import LazyLogger, lazy_names
 
 __all__ = ["TailLog", "tail_logfile"]
 
-logger = LazyLogger(__name__)
+_log = LazyLogger(__name__)
+__getattr__ = lazy_names(__name__)
 
 #: Bytes read from one file before the next one has its turn.
 _READ = 1 << 20
@@ -265,7 +266,7 @@ class TailLog:
             self._thread.join()
         error, self._error = self._error, None
         if error is not None:
-            logger.error("error in log tailer for %s. %s", self._name, type(error).__qualname__, exc_info=error)
+            _log.error("error in log tailer for %s. %s", self._name, type(error).__qualname__, exc_info=error)
         self._stopped = True
 
     def stopped(self):

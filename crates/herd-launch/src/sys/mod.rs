@@ -17,6 +17,6 @@ pub(crate) use exec::{Exec, ExecFailure, Step};
 pub use process::{
     Fork, block_signals, fork, hear_of_children, ignore_terminal_stops, is_ignored, local_time,
     raise_nofile, set_pdeathsig_checked, set_subreaper, survive_file_size_limit, take_inherited,
-    unblock_signals, wait_for_signal, watch_stream,
+    unblock_signals, wait_for_signal, watch_readable, watch_stream,
 };
-pub(crate) use process::{nofile_before, peek_exited, reap, watch_readable};
+pub(crate) use process::{nofile_before, peek_exited, reap};

@@ -83,7 +83,7 @@ fn process_end(status: i32) -> ProcessEnd {
 }
 
 /// Registers a descriptor with the runtime, to be told when it is readable.
-pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` always gives the same descriptor and keeps it open until it is dropped,
     // which the `AsyncFd` does only after it has deregistered it.
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)

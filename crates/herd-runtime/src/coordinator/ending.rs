@@ -14,12 +14,12 @@ use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 const MAX_NOTICE_MS: u64 = 24 * 3600 * 1000;
 
 /// Why a backend has asked a driver for the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
     /// Somebody wished it.
-    Asked,
+    Asked(Cause),
     /// It takes its resources back and will start the job again.
-    Requeued,
+    Requeued(Cause),
     /// Nobody: it goes on with the job, and a signal was somebody else's.
     Nobody,
     /// It does not answer.
@@ -31,10 +31,42 @@ pub enum Withdrawal {
     },
 }
 
+/// What made a backend ask for the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Who or what: `herd requeue`, `Slurm`.
+    pub by: String,
+    /// The same as a sentence: `requeued by herd requeue`.
+    pub why: String,
+}
+
 impl Coordinator {
     /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
     pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
         self.event(EventKind::CancelRequested { by: by.to_owned() });
+        self.ask_for_end(signal, grace_ms, code, now_ms);
+    }
+
+    /// The backend asks for the end, and [`Self::decide`] will tell why: who it was is told then.
+    pub fn withdraw(
+        &mut self,
+        signal: i32,
+        grace_ms: Option<u64>,
+        code: u8,
+        by: &str,
+        now_ms: u64,
+    ) {
+        self.withdrawn_by = Some(by.to_owned());
+        self.undecided = true;
+        if self.noticed && grace_ms.is_none() {
+            // The ranks know that, and their last grace begins.
+            self.kill_by_ms.get_or_insert(now_ms + self.plan.grace.ms);
+            return self.advance(now_ms);
+        }
+        self.ask_for_end(signal, grace_ms, code, now_ms);
+    }
+
+    fn ask_for_end(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, now_ms: u64) {
         let again = self.stop.is_some();
         let grace = if again {
             0
@@ -42,7 +74,7 @@ impl Coordinator {
             grace_ms.unwrap_or(self.plan.grace.ms)
         };
         if again {
-            if self.noticed {
+            if self.noticed && self.kill_by_ms.is_none() {
                 // Not started again, whatever the backend will do.
                 self.stop = Some(Stop::Cancelled { code });
             }
@@ -58,11 +90,12 @@ impl Coordinator {
         self.send_all(&FromCoordinator::Cancel {
             signal,
             grace_ms: 0,
+            told: false,
         });
     }
 
     /// The backend announces that it takes its resources back: the ranks are asked to end, and have all the
-    /// time until it does so, which ends with [`Self::withdrawn`] or after `grace_ms`, and the plan's grace
+    /// time until it does so, which ends with [`Self::withdraw`] or after `grace_ms`, and the plan's grace
     /// then.
     pub fn preempt(&mut self, grace_ms: Option<u64>, by: &str, now_ms: u64) {
         if self.is_ending() {
@@ -70,19 +103,11 @@ impl Coordinator {
         }
         self.event(EventKind::PreemptionNotice { by: by.to_owned() });
         self.noticed = true;
+        self.why = Some(by.to_owned());
         let grace = grace_ms.unwrap_or(MAX_NOTICE_MS) + self.plan.grace.ms;
         let code = exit::CANCELLED;
         self.begin_stop(Stop::Preempted { code }, SIGTERM, grace, now_ms);
         self.advance(now_ms);
-    }
-
-    /// The backend asks for the end. After a notice the ranks know that, and their last grace begins; false
-    /// where there was none.
-    pub fn withdrawn(&mut self, now_ms: u64) -> bool {
-        if self.noticed {
-            self.kill_by_ms.get_or_insert(now_ms + self.plan.grace.ms);
-        }
-        self.noticed
     }
 
     /// From here on the attempt does not end before [`Self::decide`]: whether its end was wished for, or
@@ -96,28 +121,42 @@ impl Coordinator {
         self.stop.is_some() || self.stage == Stage::Finished
     }
 
-    /// It is known now why the backend asked for the end; the code is that of an end that ranks saw before
-    /// this process did.
-    pub fn decide(&mut self, why: Withdrawal, code_of_asked: u8, now_ms: u64) {
+    /// It is known now why the backend asked for the end. What was cancelled there ends with the code of a
+    /// cancelled job, whichever signal said so.
+    pub fn decide(&mut self, why: Withdrawal, now_ms: u64) {
         self.undecided = false;
+        let signal = self.withdrawn_by.take();
         let (code, cancelled) = match self.stop {
             Some(Stop::Cancelled { code }) => (code, true),
             // Meanwhile somebody may have wished it.
             Some(Stop::Preempted { code }) if self.noticed => (code, true),
-            Some(Stop::Failed(None)) => (code_of_asked, false),
+            Some(Stop::Failed(None)) => (exit::CANCELLED, false),
             _ => return self.advance(now_ms),
         };
-        match (why, cancelled) {
-            (Withdrawal::Asked, _) => self.stop = Some(Stop::Cancelled { code }),
-            (Withdrawal::Requeued, _) | (Withdrawal::Unknown, true) => {
-                self.stop = Some(Stop::Preempted { code });
+        let (by, stop) = match (why, cancelled) {
+            (Withdrawal::Asked(cause), _) => {
+                self.why = Some(cause.why);
+                let code = exit::CANCELLED;
+                (Some(cause.by), Some(Stop::Cancelled { code }))
             }
+            (Withdrawal::Requeued(cause), _) => {
+                self.why = Some(cause.why);
+                (Some(cause.by), Some(Stop::Preempted { code }))
+            }
+            (Withdrawal::Unknown, true) => (signal, Some(Stop::Preempted { code })),
             (Withdrawal::TimeLimit { seconds }, _) => {
                 let early_ms = 0;
                 let failure = Failure::TimeLimit { seconds, early_ms };
-                self.stop = Some(Stop::Failed(Some(failure)));
+                let by = "the time limit".to_owned();
+                (Some(by), Some(Stop::Failed(Some(failure))))
             }
-            (Withdrawal::Nobody, _) | (Withdrawal::Unknown, false) => {}
+            (Withdrawal::Nobody, _) | (Withdrawal::Unknown, false) => (signal, None),
+        };
+        if let Some(by) = by {
+            self.event(EventKind::CancelRequested { by });
+        }
+        if stop.is_some() {
+            self.stop = stop;
         }
         self.advance(now_ms);
     }
@@ -185,7 +224,11 @@ impl Coordinator {
         self.paused.end(now_ms);
         self.start_tasks();
         self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
-        self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
+        self.send_all(&FromCoordinator::Cancel {
+            signal,
+            grace_ms,
+            told: self.undecided && self.tells_ranks,
+        });
     }
 
     pub(super) fn finish(&mut self, now_ms: u64) {
@@ -223,6 +266,7 @@ impl Coordinator {
         self.actions.push(Action::Finish(Box::new(AttemptEnd {
             state,
             failure,
+            why: self.why.take(),
             exit_code,
             ended_ms: now_ms,
             ranks,

@@ -185,6 +185,7 @@ fn the_walltime_includes_a_grace_that_takes_little_of_it() {
     let asked = FromCoordinator::Cancel {
         signal: SIGTERM,
         grace_ms: 6000,
+        told: false,
     };
     assert_eq!(sent(&actions, &asked), 2);
     assert_eq!(coordinator.next_due_ms(), None);
@@ -439,7 +440,13 @@ fn a_preemption_that_is_announced_leaves_the_ranks_its_grace_and_then_their_own(
     // Heard twice, it is the same.
     coordinator.preempt(Some(60_000), "preempted", 2000);
     assert!(coordinator.take_actions().is_empty());
-    assert!(coordinator.withdrawn(61_000));
+    coordinator.withdraw(SIGTERM, None, 143, "signal 15", 61_000);
+    let cause = Cause {
+        by: "Slurm".to_owned(),
+        why: "preempted in Slurm".to_owned(),
+    };
+    coordinator.decide(Withdrawal::Requeued(cause), 61_500);
+    assert!(graces(&coordinator.take_actions()).is_empty());
     for now in [62_000, 61_000 + own] {
         coordinator.heard(0, now);
         coordinator.heard(1, now);
@@ -455,7 +462,6 @@ fn a_preemption_that_is_announced_leaves_the_ranks_its_grace_and_then_their_own(
 #[test]
 fn who_cancels_a_job_that_is_being_preempted_ends_it_for_good() {
     let mut coordinator = started(plan());
-    assert!(!coordinator.withdrawn(500));
     coordinator.preempt(None, "preempted", 1000);
     coordinator.take_actions();
     coordinator.cancel(SIGTERM, None, 130, "herd cancel", 2000);

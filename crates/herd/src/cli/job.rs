@@ -21,7 +21,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:\n  \
 /// Amounts stay text: `job_input` reads them, so that all faults are listed at once.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JobArgs {
-    /// Job file, SkyPilot task file or batch script; `-` reads standard input
+    /// Job file, batch script with `#SBATCH` lines, or SkyPilot task file; `-` reads standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Command to run instead of a file, after `--`; of a batch script, its arguments
@@ -164,6 +164,9 @@ pub(crate) struct SubmitArgs {
     /// Follow the output until the job ends; Ctrl-C leaves the job running
     #[arg(short, long, help_heading = "Output")]
     pub(crate) follow: bool,
+    /// Cancel the job when this process ends (this machine's backend alone; for programs that hand over their own work)
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) while_process: Option<i32>,
     /// The answer's format.
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -25,7 +25,7 @@ pub(super) fn run(
     // Before any other thread is there, so that none of them is ended by these.
     let signals = ending_signals();
     let blocked = signals.thread_block();
-    let id = submit::hand_over(home, input, printer)?;
+    let id = submit::hand_over(home, input, None, printer)?;
     printer.flush();
     let job = jobs::open(home, &id.to_string())?;
     if blocked.is_ok() {

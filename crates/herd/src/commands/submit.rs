@@ -25,14 +25,18 @@ struct Submitted {
     backend: String,
 }
 
-/// Hands a job to its backend.
+/// Hands a job to its backend. On this machine it is cancelled when the process `owner` ends.
 pub(super) fn hand_over(
     home: &Home,
     input: JobInput,
+    owner: Option<i32>,
     printer: &mut Printer,
 ) -> Result<JobId, ExpectedError> {
     match &input.place {
-        Place::Local => backend_local::submit(home, input),
+        Place::Local => {
+            let owner = owner.map(backend_local::end_of).transpose()?;
+            backend_local::submit(home, input, owner)
+        }
         Place::Login(login) => backend_login::submit(home, login, &input, printer),
         Place::Slurm(place) => {
             let shared = place.node_dir.is_none();
@@ -59,7 +63,7 @@ pub(crate) fn run(args: &SubmitArgs, home: Option<&Path>, printer: &mut Printer)
     super::run::say(&input, printer);
     let home_dir = jobs::open_home(home)?;
     let backend = input.backend.clone();
-    let id = hand_over(&home_dir, input, printer)?;
+    let id = hand_over(&home_dir, input, args.while_process, printer)?;
     let submitted = Submitted {
         id: id.to_string(),
         short: id.short(),

@@ -1,15 +1,19 @@
 """What failed workers say, and how it gets to whoever started them: a worker whose main function is under `record` writes
 an exception into the file that `TORCHELASTIC_ERROR_FILE` names; the agent reads the files of all."""
 
-from herdsman._lazy import LazyLogger
-from herdsman.multiprocessing.errors._failure import NOT_AVAILABLE as _NOT_AVAILABLE
-from herdsman.multiprocessing.errors._failure import ProcessFailure
+from herdsman._lazy import LazyLogger, lazy_names
 from herdsman.multiprocessing.errors.error_handler import ErrorHandler
 from herdsman.multiprocessing.errors.handlers import get_error_handler
 
 __all__ = ["ProcessFailure", "ChildFailedError", "record", "ErrorHandler", "get_error_handler"]
 
-logger = LazyLogger(__name__)
+_log = LazyLogger(__name__)
+__getattr__ = lazy_names(__name__, {"ProcessFailure": "herdsman.multiprocessing.errors._failure"})
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})
+
 
 
 class ChildFailedError(Exception):
@@ -63,11 +67,13 @@ def record(fn, error_handler=None):
                 return None
             raise
         except ChildFailedError as error:
+            from herdsman.multiprocessing.errors._failure import NOT_AVAILABLE
+
             rank, failure = error.get_first_failure()
-            if failure.error_file != _NOT_AVAILABLE:
+            if failure.error_file != NOT_AVAILABLE:
                 _dump(error_handler, failure)
             else:
-                logger.info("rank %s failed and left no error file; put its main function under record", rank)
+                _log.info("rank %s failed and left no error file; put its main function under record", rank)
             raise
         except Exception as error:
             error_handler.record_exception(error)
@@ -84,4 +90,4 @@ def _dump(error_handler, failure):
     try:
         error_handler.dump_error_file(failure.error_file, failure.exitcode)
     except (OSError, ValueError):
-        logger.exception("cannot copy the error file %s", failure.error_file)
+        _log.exception("cannot copy the error file %s", failure.error_file)

@@ -2,33 +2,34 @@
 
 import os
 import time
+from dataclasses import dataclass, field
+from typing import Any, Union
 
-from herdsman._lazy import LazyFields, LazyLogger, equal_fields, show_fields
+from herdsman._lazy import LazyLogger
 
-logger = LazyLogger(__name__)
+logger = LazyLogger("herdsman.multiprocessing.errors")
 
 NOT_AVAILABLE = "<N/A>"
 #: Of an error file, in characters: what is larger is none.
 _LARGEST = 16 << 20
 _ADVICE = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
-_NAMES = ("local_rank", "pid", "exitcode", "error_file", "error_file_data", "message", "timestamp")
 
 
+@dataclass
 class ProcessFailure:
     """A worker that failed. `message` and `timestamp` are those of its error file; where it left none, the timestamp is now
     and the message says what is known. An error file that cannot be understood raises."""
 
-    __hash__ = None
-    __dataclass_fields__ = LazyFields(_NAMES, without_init=_NAMES[4:])
-    __eq__ = equal_fields(_NAMES)
-    __repr__ = show_fields(_NAMES)
+    local_rank: int
+    pid: int
+    exitcode: int
+    error_file: str
+    error_file_data: dict[str, Any] = field(init=False)
+    message: Union[str, dict[str, Any]] = field(init=False)
+    timestamp: int = field(init=False)
 
-    def __init__(self, local_rank, pid, exitcode, error_file):
-        self.local_rank = local_rank
-        self.pid = pid
-        self.exitcode = exitcode
-        self.error_file = error_file
-        if os.path.isfile(error_file):
+    def __post_init__(self):
+        if os.path.isfile(self.error_file):
             self._read()
         else:
             self.error_file = NOT_AVAILABLE

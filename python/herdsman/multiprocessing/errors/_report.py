@@ -3,7 +3,7 @@
 from herdsman._lazy import LazyLogger
 from herdsman.multiprocessing.errors._failure import NOT_AVAILABLE
 
-logger = LazyLogger(__name__)
+logger = LazyLogger("herdsman.multiprocessing.errors")
 
 _WIDEST = 60
 

@@ -2,11 +2,12 @@
 
 import os
 
-from herdsman._lazy import LazyLogger
+from herdsman._lazy import LazyLogger, lazy_names
 
 __all__ = ["ErrorHandler"]
 
-logger = LazyLogger(__name__)
+_log = LazyLogger(__name__)
+__getattr__ = lazy_names(__name__)
 
 
 class ErrorHandler:
@@ -83,7 +84,7 @@ class ErrorHandler:
         if isinstance(message, dict):
             message["errorCode"] = error_code
         else:
-            logger.warning("no place for the error code %s in the error file %s", error_code, rootcause_error_file)
+            _log.warning("no place for the error code %s in the error file %s", error_code, rootcause_error_file)
 
     def dump_error_file(self, rootcause_error_file, error_code=0):
         """Copies what a worker wrote into this process's own error file."""
@@ -95,7 +96,7 @@ class ErrorHandler:
             self.override_error_code_in_rootcause_data(rootcause_error_file, record, error_code)
         own = self._get_error_file_path()
         if not own:
-            logger.error("no error file is named for this process, to copy %s to", rootcause_error_file)
+            _log.error("no error file is named for this process, to copy %s to", rootcause_error_file)
             return
         self._rm(own)
         self._write_error_file(own, json.dumps(record))
@@ -104,5 +105,5 @@ class ErrorHandler:
         """Removes an error file that is there before, and logs what it held."""
         if os.path.isfile(my_error_file):
             with open(my_error_file, errors="replace") as file:
-                logger.warning("%s is replaced; it held:\n%s", my_error_file, file.read(65536))
+                _log.warning("%s is replaced; it held:\n%s", my_error_file, file.read(65536))
             os.remove(my_error_file)

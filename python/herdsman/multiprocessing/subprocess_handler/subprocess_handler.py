@@ -33,7 +33,8 @@ class WorkerProcess:
     def __init__(self, supervised, index, args):
         self._supervised = supervised
         self._index = index
-        self.args = args
+        # As Popen has what it was given.
+        self.args = tuple(args)
         self.pid = supervised.pids[index]
 
     @property
