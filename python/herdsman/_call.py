@@ -2,15 +2,23 @@
 
 import os
 import sys
+import time
 import traceback
 
 from herdsman import _calls
 
+#: Seconds in which a job whose call was cancelled before it began is cancelled itself.
+_CANCEL_SECONDS = 10
+
 
 def main(directory):
-    index = int(os.environ.get("HERD_ARRAY_INDEX", "0"))
+    task = os.environ.get("HERD_ARRAY_INDEX")
+    index = int(task or "0")
     try:
         if not _calls.claim(directory, index, "running"):
+            if task is None:
+                # The job is about to be cancelled, and is to end so. Other tasks of an array go on.
+                time.sleep(_CANCEL_SECONDS)
             return 0
         fn, args, kwargs = _calls.read_call(directory, index)
         value = fn(*args, **kwargs)
