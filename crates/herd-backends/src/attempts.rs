@@ -86,7 +86,10 @@ pub(crate) fn result(end: Option<AttemptEnd>, attempts: u32, now_ms: u64) -> Job
             Some(_) => JobState::Failed,
         },
         rejection: None,
-        reason: None,
+        reason: end
+            .as_ref()
+            .filter(|end| end.state == AttemptState::Cancelled)
+            .and_then(|end| end.why.clone()),
         exit_code: end.as_ref().map_or(exit::CANCELLED, |end| end.exit_code),
         failure: end.and_then(|end| end.failure),
         attempts,

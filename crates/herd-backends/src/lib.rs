@@ -1,5 +1,6 @@
 //! Places where jobs run. Each backend takes a plan, starts its driver, and finds it again.
 
+mod after;
 mod attempts;
 mod drive_error;
 pub mod local;

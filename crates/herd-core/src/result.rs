@@ -160,6 +160,9 @@ pub struct AttemptEnd {
     /// Why, where it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// Why it ended otherwise, where that is known: one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// The code herd ends with.
     pub exit_code: u8,
     /// Milliseconds since the Unix epoch.

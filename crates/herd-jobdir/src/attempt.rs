@@ -237,6 +237,7 @@ mod tests {
                     let attempt = &attempt;
                     scope.spawn(move || {
                         let end = AttemptEnd {
+                            why: None,
                             state: AttemptState::Failed,
                             failure: None,
                             exit_code,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use herd_core::JobId;
 use herd_core::result::{JobResult, TaskResult};
@@ -24,6 +25,9 @@ const TASKS_PER_DIRECTORY: u32 = 1000;
 
 /// A request in `control.jsonl`.
 const CANCEL: &str = "cancel";
+/// A request in `control.jsonl` that is a note of a requeue, and how long it tells of one.
+const REQUEUE: &str = "requeue";
+const REQUEUE_COUNTS_MS: u64 = 60_000;
 
 /// Requests read from `control.jsonl` at once, bytes.
 const CONTROL_READ_BYTES: u64 = 1 << 20;
@@ -218,6 +222,26 @@ impl JobDir {
         let cancel = requests.iter().find(|request| request["request"] == CANCEL);
         let by = cancel.map(|request| request["by"].as_str().unwrap_or("a request"));
         Ok(by.map(str::to_owned))
+    }
+
+    /// Notes who has the job queued again, before its driver learns of the requeue.
+    pub fn note_requeue(&self, by: &str, now_ms: u64) -> Result<(), JobDirError> {
+        self.append_control(&json!({"request": REQUEUE, "by": by, "time_ms": now_ms}))
+    }
+
+    /// Who has just had the job queued again: during the last minute, for earlier ones were for earlier
+    /// attempts.
+    pub fn requeue_request(&self) -> Result<Option<String>, JobDirError> {
+        let (requests, _) = self.read_control(0)?;
+        let newest = requests.iter().rev().find(|r| r["request"] == REQUEUE);
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now_ms = now_ms.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(0));
+        let recent = newest.filter(|request| {
+            let at = request["time_ms"].as_u64().unwrap_or(0);
+            // The clocks of two machines are not the same.
+            now_ms.abs_diff(at) < REQUEUE_COUNTS_MS
+        });
+        Ok(recent.and_then(|request| request["by"].as_str().map(str::to_owned)))
     }
 
     /// The directory of attempt `number`, whether or not it exists.

@@ -20,6 +20,7 @@ pub mod sanitize;
 pub mod select;
 pub mod status;
 pub mod summary;
+mod tail;
 pub mod tasks;
 
 pub use attempt::{AttemptDir, RankLogs};
@@ -33,4 +34,5 @@ pub use reserve::Reserve;
 pub use select::SelectError;
 pub use status::{JobStatus, finish_lost, status};
 pub use summary::Summary;
+pub use tail::last_lines;
 pub use tasks::{TaskWriter, read_tasks};

@@ -191,6 +191,9 @@ pub enum FromCoordinator {
         signal: i32,
         /// How long they may take, milliseconds.
         grace_ms: u64,
+        /// Whether the batch system signals the ranks itself.
+        #[serde(default)]
+        told: bool,
     },
     /// Stop everything that runs, without ending it; until `Resume` or `Cancel`.
     Pause,

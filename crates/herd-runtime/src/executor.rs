@@ -12,7 +12,7 @@ use herd_launch::{Pid, accelerators};
 use herd_link::message::{Assign, FromCoordinator, Hello, Phase, ToCoordinator, VERSION};
 use herd_link::{Channel, Frame, Key};
 use thiserror::Error;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::environment::Meeting;
@@ -23,6 +23,7 @@ use crate::running::Running;
 use crate::session::node::{FromSession, Sessions};
 use crate::staged;
 use crate::tasks::Tasks;
+use crate::told::{Stop, Told};
 use crate::uplink::{Coordinates, Uplink};
 
 pub use crate::uplink::UplinkError;
@@ -142,6 +143,7 @@ pub async fn run(options: Options) -> Result<(), ExecutorError> {
         sessions: Sessions::new(),
         reserved: Some(reserved),
         own_name: false,
+        told: Told::default(),
         in_step: options.in_step,
         key: options.key,
         parent: options.in_step.then(rustix::process::getppid).flatten(),
@@ -166,6 +168,8 @@ struct Executor {
     reserved: Option<TcpListener>,
     /// Whether this node has a host name of its own among emulated ones.
     own_name: bool,
+    /// What the batch system has told the ranks itself.
+    told: Told,
     key: Key,
     /// Whether a batch system started it.
     in_step: bool,
@@ -220,6 +224,11 @@ impl Executor {
                     None => return Ok(()),
                 },
                 event = next_event(&mut self.phase), if room => {
+                    // Of a signal to all of a step the ranks' ends are what follows, and not the news.
+                    let told = self.in_step && !self.is_orphaned() && is_due(&mut terminate).await;
+                    if told {
+                        self.asked_to_end().await;
+                    }
                     self.report(event).await;
                     // What is there with it travels with it: each flush wakes the coordinator.
                     while self.uplink.has_room() {
@@ -243,14 +252,32 @@ impl Executor {
                     if !self.in_step || self.is_orphaned() {
                         return Ok(());
                     }
-                    let asked = ToCoordinator::AskedToEnd { signal: SIGTERM };
-                    self.uplink.send_json(&asked).await;
+                    self.asked_to_end().await;
                 }
+                stop = self.told.due() => self.stop_all(stop),
                 _ = look.tick(), if self.parent.is_some() => if self.is_orphaned() {
                     return Ok(());
                 },
             }
         }
+    }
+
+    /// The batch system has signalled this process.
+    async fn asked_to_end(&mut self) {
+        if let Some(stop) = self.told.signalled() {
+            self.stop_all(stop);
+        }
+        let asked = ToCoordinator::AskedToEnd { signal: SIGTERM };
+        self.uplink.send_json(&asked).await;
+    }
+
+    fn stop_all(&mut self, (signal, grace): Stop) {
+        if let Some(phase) = &mut self.phase {
+            phase.stop(signal, grace);
+        }
+        self.tasks.stop(signal, grace);
+        // After the signal, so that it is the first thing they act on.
+        self.go_on();
     }
 
     /// Whether the batch system's process that looked after this one is gone. The kernel's own signal for
@@ -307,17 +334,19 @@ impl Executor {
                         address: meeting_address,
                         port: meeting_port,
                     };
+                    self.told.phase_begins();
                     self.phase = Some(Running::start(assign, phase, &meeting, self.own_name));
                 }
             }
-            FromCoordinator::Cancel { signal, grace_ms } => {
+            FromCoordinator::Cancel {
+                signal,
+                grace_ms,
+                told,
+            } => {
                 let grace = Duration::from_millis(grace_ms);
-                if let Some(phase) = &mut self.phase {
-                    phase.stop(signal, grace);
+                if let Some(stop) = self.told.stop((signal, grace), told) {
+                    self.stop_all(stop);
                 }
-                self.tasks.stop(signal, grace);
-                // After the signal, so that it is the first thing they act on.
-                self.go_on();
             }
             FromCoordinator::Pause => self.pause = Some(self.pause.take().unwrap_or_default()),
             FromCoordinator::Resume => self.go_on(),
@@ -396,6 +425,15 @@ async fn next_event(phase: &mut Option<Running>) -> PhaseEvent {
     match phase {
         Some(phase) => phase.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether a signal has come already.
+async fn is_due(signal: &mut Signal) -> bool {
+    tokio::select! {
+        biased;
+        _ = signal.recv() => true,
+        () = std::future::ready(()) => false,
     }
 }
 

@@ -31,4 +31,5 @@ pub mod signals;
 mod staged;
 pub mod supervise;
 mod tasks;
+mod told;
 mod uplink;

@@ -1,13 +1,8 @@
 //! The files of one rank in the attempt's directory.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the end of a stream that are looked at for its last lines.
-const TAIL_BYTES: u64 = 8 * 1024;
-/// Lines kept of a failed process.
-const LAST_LINES: usize = 20;
+pub(crate) use herd_jobdir::last_lines;
 
 /// The files of one rank.
 pub(crate) struct RankFiles {
@@ -25,23 +20,4 @@ impl RankFiles {
             error_file: directory.join("error.json"),
         }
     }
-}
-
-/// The last lines of a file, bounded in bytes and lines; nothing where it cannot be read.
-pub(crate) fn last_lines(path: &Path) -> Vec<String> {
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..]
-        .iter()
-        .map(|&line| line.to_owned())
-        .collect()
 }

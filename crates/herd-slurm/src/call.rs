@@ -32,12 +32,15 @@ impl Call {
     #[must_use]
     pub fn on_cluster(mut self, cluster: Option<&str>) -> Self {
         // `scontrol` wants it before its verb, and the others do not mind.
-        if let Some(cluster) = cluster {
+        if let Some(cluster) = cluster.filter(|_| !OF_NO_CLUSTER.contains(&self.program)) {
             self.args.insert(0, format!("--clusters={cluster}"));
         }
         self
     }
 }
+
+/// Commands without the option: the database is one for all clusters, and `sbcast` goes by the job.
+const OF_NO_CLUSTER: &[&str] = &["sacctmgr", "sbcast"];
 
 /// Variables by which Slurm's commands are told where and as whom, and nothing else.
 const CONNECTION: &[&str] = &["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"];
@@ -143,5 +146,7 @@ mod tests {
     fn a_cluster_is_named_before_all_else() {
         let call = Call::new("scontrol", ["show", "config"]).on_cluster(Some("big"));
         assert_eq!(call.args, ["--clusters=big", "show", "config"]);
+        let call = Call::new("sacctmgr", ["show", "qos"]).on_cluster(Some("big"));
+        assert_eq!(call.args, ["show", "qos"]);
     }
 }

@@ -138,6 +138,18 @@ impl Config {
             .is_some_and(|list| list.to_ascii_uppercase().contains("MEMORY"))
     }
 
+    /// Whether anything keeps a job within the memory that it was given: a control group, as far as this
+    /// shows, or Slurm's own watch. What stands in cgroup.conf is printed at the end of the configuration.
+    pub fn bounds_memory(&self) -> bool {
+        let has = |key: &str, part: &str| {
+            let value = self.get(key).unwrap_or_default().to_ascii_lowercase();
+            value.split([',', ' ']).any(|word| word == part)
+        };
+        let constrained = has("TaskPlugin", "task/cgroup") || has("TaskPlugin", "cgroup");
+        (constrained && has("ConstrainRAMSpace", "yes"))
+            || has("JobAcctGatherParams", "overmemorykill")
+    }
+
     /// Whether tasks are bound to CPUs, without which `--cpu-bind` only makes `srun` complain.
     pub fn binds_cpus(&self) -> bool {
         self.get("TaskPlugin")

@@ -35,7 +35,7 @@ pub fn obstacle(node: &Node, wanted: &Resources) -> Option<Obstacle> {
         return Some(Obstacle::TooSmall);
     }
     if !node.state.is_usable() {
-        let state = node.state.word.clone();
+        let state = node.state.shown().to_owned();
         return Some(Obstacle::OutOfService(state, node.reason.clone()));
     }
     let free_cpus = node.cpus.saturating_sub(node.cpus_used);
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(
             obstacle(&node, &wanted(1, 1, 0)),
             Some(Obstacle::OutOfService(
-                "mixed".to_owned(),
+                "draining".to_owned(),
                 Some("bad fan [root@now]".to_owned())
             ))
         );

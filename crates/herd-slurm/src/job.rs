@@ -96,6 +96,9 @@ pub struct Shown {
     pub start: Option<Time>,
     /// How long it may run.
     pub limit: Option<Limit>,
+    /// Whether its time of grace before a preemption has begun.
+    #[serde(default)]
+    pub preempted: bool,
 }
 
 /// Why the output was not read.
@@ -140,6 +143,7 @@ pub fn parse(text: &str) -> Result<Shown, ShowError> {
     };
     let requeue = line("Requeue")?;
     let times = line("StartTime")?;
+    let preempt = line("PreemptEligibleTime")?;
     Ok(Shown {
         raw: raw.ok_or(ShowError::Missing)?,
         state: State::parse(&of(Some(state), "JobState").unwrap_or_default()),
@@ -151,6 +155,7 @@ pub fn parse(text: &str) -> Result<Shown, ShowError> {
         nodes: of(line("NodeList")?, "NodeList"),
         start: of(times, "StartTime").and_then(|text| Time::parse(&text)),
         limit: of(line("RunTime")?, "TimeLimit").and_then(|text| Limit::parse(&text)),
+        preempted: of(preempt, "PreemptTime").is_some(),
     })
 }
 

@@ -85,6 +85,26 @@ impl NodeState {
         }
     }
 
+    /// What it is for jobs, in a word: of a node that is drained `scontrol` says `IDLE+DRAIN`, `sinfo`
+    /// what is said here.
+    pub fn shown(&self) -> &str {
+        let flagged = |name: &str| self.flags.iter().any(|flag| flag == name);
+        match self.word.as_str() {
+            "idle" if flagged("drain") => "drained",
+            "mixed" | "mix" | "allocated" | "alloc" | "completing" if flagged("drain") => {
+                "draining"
+            }
+            "idle" if flagged("fail") => "failing",
+            word if flagged("maintenance") || flagged("maint") => match word {
+                "down" => word,
+                _ => "maintenance",
+            },
+            "idle" if flagged("reserved") => "reserved",
+            "idle" | "mixed" | "allocated" if self.silent => "silent",
+            word => word,
+        }
+    }
+
     /// Whether it can run jobs, now or after others have ended.
     pub fn is_usable(&self) -> bool {
         const OUT: &[&str] = &["drain", "fail", "maint", "maintenance", "reserved"];
@@ -246,6 +266,21 @@ mod tests {
         assert_eq!(nodes[0].partitions, ["all", "gpu"]);
         assert_eq!(nodes[0].features, ["ib", "nvme"]);
         assert_eq!(nodes[0].reason.as_deref(), Some("a\u{1f}b"));
+    }
+
+    #[test]
+    fn a_drained_node_is_not_shown_as_idle() {
+        for (text, shown) in [
+            ("IDLE+DRAIN", "drained"),
+            ("MIXED+DRAIN", "draining"),
+            ("IDLE+MAINTENANCE+RESERVED", "maintenance"),
+            ("IDLE*+NOT_RESPONDING", "silent"),
+            ("DOWN+DRAIN", "down"),
+            ("drained*", "drained"),
+            ("IDLE", "idle"),
+        ] {
+            assert_eq!(NodeState::parse(text).shown(), shown, "{text}");
+        }
     }
 
     proptest! {

@@ -8,9 +8,14 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use herd_backends::slurm::CommandError;
 use herd_backends::slurm::array;
+use herd_backends::slurm::cancel::{self, CancelError};
 use herd_backends::slurm::cluster::{Cluster, ClusterError, Survey};
 use herd_backends::slurm::evidence::{self, Evidence};
 use herd_backends::slurm::observe::{self, Asked, View, Views};
@@ -18,7 +23,6 @@ use herd_backends::slurm::parts;
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::staging::here;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
-use herd_backends::slurm::{CommandError, cancel};
 use herd_core::JobId;
 use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::{AfterWhen, SlurmOptions};
@@ -31,6 +35,8 @@ use herd_slurm::job::Id;
 use herd_slurm::sbatch::Refusal;
 use herd_slurm::script::Dependency;
 use herd_slurm::staging;
+use tokio::runtime::Runtime;
+use tokio::time::{sleep, timeout};
 
 use crate::backend_local::runtime;
 use crate::backends::{Place, SlurmPlace};
@@ -40,10 +46,13 @@ use crate::job_input::{JobInput, refusal};
 use crate::jobs;
 use crate::text;
 
+/// How long Slurm is waited for in silence.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What a cluster has and can do.
 pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
     match runtime() {
-        Ok(runtime) => runtime.block_on(cluster.facts()),
+        Ok(runtime) => patiently(&runtime, cluster.facts()),
         Err(_) => Err(ClusterError::Output {
             command: "(the event loop did not start)",
         }),
@@ -53,14 +62,14 @@ pub(crate) fn facts(cluster: &Cluster) -> Result<ClusterFacts, ClusterError> {
 /// The containers that a cluster runs.
 pub(crate) fn images(cluster: &Cluster, facts: &ClusterFacts) -> Images {
     match runtime() {
-        Ok(runtime) => runtime.block_on(cluster.images(facts)),
+        Ok(runtime) => patiently(&runtime, cluster.images(facts)),
         Err(_) => Images::No,
     }
 }
 
 /// Everything about a cluster that a person may want to check.
 pub(crate) fn survey(cluster: &Cluster) -> Result<Survey, ExpectedError> {
-    let asked = runtime()?.block_on(cluster.survey());
+    let asked = patiently(&runtime()?, cluster.survey());
     asked.map_err(|error| ExpectedError::failed("ask Slurm", error))
 }
 
@@ -100,13 +109,8 @@ pub(crate) fn submit_as(
         workdir: workdir.as_deref(),
     };
     let (id, apart) = (plan.job, plan.tasks_apart);
-    let submitted = runtime()?.block_on(submit::submit(
-        home,
-        plan,
-        &submission,
-        &place.cluster,
-        &place.facts,
-    ));
+    let submitting = submit::submit(home, plan, &submission, &place.cluster, &place.facts);
+    let submitted = patiently(&runtime()?, submitting);
     match submitted {
         Ok((job, record)) => {
             look_after(&job, &record)?;
@@ -140,7 +144,7 @@ pub(crate) fn find_again(job: &JobDir, cluster: &Cluster) -> Result<Option<Recor
     let facts = facts(cluster)
         .map_err(|error| ExpectedError::failed("ask Slurm what the cluster has", error))?;
     let found = parts::find_again(job, cluster, &facts, &user);
-    let found = runtime()?.block_on(found);
+    let found = patiently(&runtime()?, found);
     found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))
 }
 
@@ -254,8 +258,11 @@ pub(crate) fn script(home: &Home, input: &JobInput, plan: &Plan) -> Result<Strin
     Ok(script)
 }
 
-/// What Slurm says of jobs, all of them in one question; by cluster.
-pub(crate) fn observe(asked: Vec<Asked>) -> Result<BTreeMap<Option<String>, Views>, CommandError> {
+/// What Slurm says of jobs, all of them in one question; by cluster. Each may take as long as `bound`.
+pub(crate) fn observe(
+    asked: Vec<Asked>,
+    bound: Duration,
+) -> Result<BTreeMap<Option<String>, Views>, CommandError> {
     let mut all = BTreeMap::new();
     let Ok(runtime) = runtime() else {
         return Ok(all);
@@ -266,8 +273,20 @@ pub(crate) fn observe(asked: Vec<Asked>) -> Result<BTreeMap<Option<String>, View
         of.push(job);
     }
     for (name, asked) in by_cluster {
-        let cluster = Cluster { name: name.clone() };
-        let views = runtime.block_on(observe::observe(&cluster, &asked))?;
+        let cluster = Cluster {
+            name: name.clone(),
+            silent: false,
+        };
+        let question = async {
+            let answer = timeout(bound, observe::observe(&cluster, &asked)).await;
+            answer.unwrap_or_else(|_elapsed| {
+                Err(CommandError::TimedOut {
+                    program: "squeue".to_owned(),
+                    seconds: bound.as_secs(),
+                })
+            })
+        };
+        let views = patiently(&runtime, question)?;
         all.insert(name, views);
     }
     Ok(all)
@@ -284,7 +303,7 @@ pub(crate) fn evidence(job: &JobDir, record: &Record, view: &View) -> Option<Evi
         plan.nodes,
         &view.reason,
     );
-    Some(runtime().ok()?.block_on(gathered))
+    Some(patiently(&runtime().ok()?, gathered))
 }
 
 /// Writes the result of a job that has ended in Slurm alone.
@@ -309,10 +328,14 @@ pub(crate) fn settle_tasks(
 pub(crate) fn cancel(
     job: &JobDir,
     record: &Record,
+    silent: bool,
     signal: u8,
     grace: Option<Span>,
 ) -> Result<(), ExpectedError> {
-    let cluster = record.on();
+    let cluster = Cluster {
+        silent,
+        ..record.on()
+    };
     let (signal, by) = (i32::from(signal), "herd cancel");
     let asked = async {
         if record.parts.is_empty() {
@@ -321,9 +344,10 @@ pub(crate) fn cancel(
             array::cancel(job, record, &cluster, signal, grace, by).await
         }
     };
-    runtime()?
-        .block_on(asked)
-        .map_err(|error| ExpectedError::failed("cancel the job", error))
+    patiently(&runtime()?, asked).map_err(|error| match error {
+        CancelError::Slurm(error) => undone("cancel the job", error),
+        error => ExpectedError::failed("cancel the job", error),
+    })
 }
 
 /// What can be done to a job in the queue.
@@ -340,20 +364,58 @@ pub(crate) enum Control {
 }
 
 /// Does it.
-pub(crate) fn control(record: &Record, ids: &[Id], control: Control) -> Result<(), ExpectedError> {
+pub(crate) fn control(
+    record: &Record,
+    silent: bool,
+    ids: &[Id],
+    control: Control,
+) -> Result<(), ExpectedError> {
     let (calls, what) = match control {
         Control::Hold => (control::hold_calls(ids), "hold the job"),
         Control::Release => (control::release_calls(ids), "release the job"),
         Control::Requeue => (control::requeue_calls(ids), "requeue the job"),
         Control::RequeueHold => (control::requeue_hold_calls(ids), "requeue the job"),
     };
-    let cluster = record.on();
+    let cluster = Cluster {
+        silent,
+        ..record.on()
+    };
     let runtime = runtime()?;
     for call in calls {
-        let done = runtime.block_on(cluster.control(call));
-        done.map_err(|error| ExpectedError::failed(what, error))?;
+        patiently(&runtime, cluster.control(call)).map_err(|error| undone(what, error))?;
     }
     Ok(())
+}
+
+/// What Slurm did not do. Of a controller that is not there its commands say strange things.
+fn undone(what: &'static str, error: CommandError) -> ExpectedError {
+    if error.is_silence() {
+        return ExpectedError::Surroundings {
+            what,
+            source: format!("Slurm's controller does not answer: {error}").into(),
+            hint: "the job is as it was; try again when `scontrol ping` says that the controller is up",
+        };
+    }
+    ExpectedError::failed(what, error)
+}
+
+/// Waits for Slurm, and says so where that is long.
+fn patiently<T>(runtime: &Runtime, question: impl Future<Output = T>) -> T {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    runtime.block_on(async {
+        let mut question = pin!(question);
+        tokio::select! {
+            answer = &mut question => return answer,
+            () = sleep(PATIENCE) => {}
+        }
+        if !SAID.swap(true, Ordering::Relaxed) {
+            let seconds = PATIENCE.as_secs();
+            let text = format!("herd: waits for Slurm, which has not answered for {seconds} s");
+            // A closed standard error leaves nobody to tell.
+            drop(writeln!(std::io::stderr(), "{text}"));
+        }
+        question.await
+    })
 }
 
 /// What to say of a directory for jobs that the nodes may not see.

@@ -90,6 +90,7 @@ impl Place {
         }
         let cluster = Cluster {
             name: slurm.cluster,
+            silent: false,
         };
         let mut facts = backend_slurm::facts(&cluster).map_err(|error| {
             Fault::new(format!("backend {name}: {}", error_line(&error))).hint(format!(

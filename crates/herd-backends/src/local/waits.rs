@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::after::in_vain;
 use herd_core::event::{Event, EventKind};
 use herd_core::plan::Plan;
-use herd_core::spec::AfterWhen;
 use herd_core::state::JobState;
 use herd_jobdir::status::finish_lost;
 use herd_jobdir::{AttemptDir, DriverInfo, Home};
@@ -109,15 +109,7 @@ pub(super) async fn wait_for_others(
             }
         };
         if !after.when.is_met_by(result.state) {
-            let wants = match after.when {
-                AfterWhen::Failed => "fails",
-                AfterWhen::Ok | AfterWhen::Any => "succeeds",
-            };
-            let why = format!(
-                "job {} ended {}, and this one runs only if that {wants}",
-                id.short(),
-                result.state
-            );
+            let why = in_vain(id, result.state, after.when);
             let ended = EventKind::Job {
                 state: JobState::Cancelled,
                 why: Some(why.clone()),

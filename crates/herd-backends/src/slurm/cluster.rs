@@ -58,6 +58,8 @@ pub struct Survey {
 pub struct Cluster {
     /// Which of several clusters with one accounting database.
     pub name: Option<String>,
+    /// Whether it has just not answered: then nothing is asked of it.
+    pub silent: bool,
 }
 
 impl Cluster {
@@ -115,6 +117,9 @@ impl Cluster {
         input: Vec<u8>,
         bound: Duration,
     ) -> Result<Answer, CommandError> {
+        if self.silent {
+            return Err(CommandError::Silent);
+        }
         let call = call.on_cluster(self.name.as_deref());
         let argv = std::iter::once(call.program.to_owned()).chain(call.args);
         let kept = |(name, _): &(OsString, OsString)| name.to_str().is_some_and(command_keeps);

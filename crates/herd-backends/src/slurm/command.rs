@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_launch::{Output, ProcessSpec, SpawnError, Stdin, spawn, sys};
+use herd_slurm::sbatch;
 use thiserror::Error;
 use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
@@ -47,6 +48,9 @@ pub enum CommandError {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// The cluster was not asked, for it had not answered a moment ago.
+    #[error("it was asked a moment ago")]
+    Silent,
     /// What it said could not be read.
     #[error("could not read what {program} says")]
     Read {
@@ -66,6 +70,17 @@ pub enum CommandError {
         /// What it said.
         text: String,
     },
+}
+
+impl CommandError {
+    /// Whether the cluster's controller was not there, or did not answer.
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } | Self::Silent => true,
+            Self::Failed { text, .. } => sbatch::is_unavailable(text),
+            Self::Start { .. } | Self::Read { .. } => false,
+        }
+    }
 }
 
 fn said(text: &str) -> String {

@@ -68,6 +68,7 @@ fn run(args: &[OsString]) -> Result<u8, EntryError> {
         Some(offset) => Some(index(offset, &allocation).ok_or(EntryError::Usage)?),
         None => None,
     };
+    keep_private();
     let home = Home::at(Path::new(home)).map_err(EntryError::Job)?;
     let job = home.open(id).map_err(EntryError::Job)?;
     let site = Site::read(&job).map_err(EntryError::Job)?;
@@ -112,6 +113,19 @@ fn run(args: &[OsString]) -> Result<u8, EntryError> {
 fn index(offset: &OsString, allocation: &Allocation) -> Option<u32> {
     let offset: u32 = offset.to_str()?.parse().ok()?;
     allocation.task?.task?.checked_add(offset)
+}
+
+/// Slurm makes the batch script's output by the user's umask; nobody else is to read it, as with all that is
+/// in the job's directory.
+fn keep_private() {
+    let own = std::io::stdout();
+    let is_file = |stat: &rustix::fs::Stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile
+    };
+    if rustix::fs::fstat(&own).is_ok_and(|stat| is_file(&stat)) {
+        let _unless_it_is_somebody_elses =
+            rustix::fs::fchmod(&own, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    }
 }
 
 /// The batch script's output may be on a full disk.

@@ -19,7 +19,11 @@ use super::DURABILITY;
 use super::cluster::Cluster;
 use super::command::CommandError;
 use super::record::Record;
+use crate::after::first_in_vain;
 use crate::attempts::{once, result};
+
+/// Why a job is over whose end nobody has asked herd for.
+pub(super) const CANCELLED_IN_SLURM: &str = "cancelled in Slurm";
 
 /// What Slurm says of one job, or of one task of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +38,8 @@ pub struct View {
     pub reason: Reason,
     /// When Slurm expects to start a job that waits, seconds since the Unix epoch.
     pub start: Option<u64>,
-    /// The nodes of an end that was a node's.
-    pub(super) node_list: Option<String>,
+    /// Its nodes, in Slurm's short form.
+    pub node_list: Option<String>,
 }
 
 /// What Slurm says, by what it calls jobs and tasks.
@@ -198,8 +202,17 @@ pub(super) fn ended(
         },
         now_ms,
     );
-    if settled.state == JobState::Cancelled {
-        settled.reason = Some("cancelled in Slurm".to_owned());
+    if settled.state == JobState::Cancelled && settled.reason.is_none() {
+        settled.reason = Some(match job.cancel_request()? {
+            Some(by) => format!("asked for by {by}"),
+            // Slurm cancels a job that waits in vain, and keeps no word of why.
+            None if latest.is_some() && !owned => {
+                let plan = latest.map(|attempt| attempt.read_plan()).transpose()?;
+                let in_vain = plan.flatten().and_then(|plan| first_in_vain(job, &plan));
+                in_vain.unwrap_or_else(|| CANCELLED_IN_SLURM.to_owned())
+            }
+            None => CANCELLED_IN_SLURM.to_owned(),
+        });
     }
     Ok(settled)
 }
@@ -255,6 +268,7 @@ pub(super) fn of_slurm(end: End, view: &View, now_ms: u64) -> AttemptEnd {
     };
     AttemptEnd {
         state,
+        why: None,
         exit_code: failure.as_ref().map_or(exit::CANCELLED, Failure::exit_code),
         failure,
         ended_ms: now_ms,

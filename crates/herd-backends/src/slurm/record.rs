@@ -47,6 +47,7 @@ impl Record {
     pub fn on(&self) -> Cluster {
         Cluster {
             name: self.cluster.clone(),
+            silent: false,
         }
     }
 
@@ -56,6 +57,23 @@ impl Record {
             return vec![self.job];
         }
         self.parts.iter().map(|part| part.job).collect()
+    }
+
+    /// What people and Slurm call it: `25`, `25,31` where it is several arrays.
+    pub fn name(&self) -> String {
+        let numbers: Vec<String> = self.numbers().iter().map(u32::to_string).collect();
+        numbers.join(",")
+    }
+
+    /// Whether Slurm's name for a job, or for a task of an array, means this job.
+    pub fn is(&self, id: Id) -> bool {
+        match id.task {
+            None => self.numbers().contains(&id.job),
+            Some(task) => self
+                .parts
+                .iter()
+                .any(|part| part.job == id.job && part.tasks.indices.binary_search(&task).is_ok()),
+        }
     }
 
     /// What Slurm calls a task by its index in the job file.
@@ -103,6 +121,9 @@ pub struct Site {
     /// Whether the site binds tasks to CPUs.
     #[serde(default)]
     pub binds_cpus: bool,
+    /// Whether Slurm's signals reach every process of a step, and not the executor alone.
+    #[serde(default)]
+    pub signals_all: bool,
     /// Whether nodes share no directory with the submitting side.
     #[serde(default)]
     pub staged: bool,

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
-use herd_runtime::driver::Withdrawal;
+use herd_jobdir::JobDir;
+use herd_runtime::driver::{Cause, Withdrawal};
 use herd_slurm::control;
 use herd_slurm::job::{self, Id, Shown};
 use herd_slurm::sbatch;
@@ -15,26 +16,67 @@ use tokio::time::{Instant, sleep};
 use super::allocation::SlurmRun;
 use super::cluster::{Cluster, ClusterError};
 use super::command::CommandError;
+use super::observe::CANCELLED_IN_SLURM;
 
 /// How long a controller that does not answer is waited for before a job is not tried again.
 const REQUEUE_BOUND: Duration = Duration::from_mins(5);
 /// Pause between two times of asking it.
 const REQUEUE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Why Slurm is just ending the job.
-pub(super) async fn why_ended(id: Id, run: &SlurmRun) -> Result<Withdrawal, ClusterError> {
-    let text = Cluster::default().text(job::show_call(id)).await?;
+/// How often a question is asked again that was ended with the job.
+const ASKS: u32 = 5;
+/// Pause between two such questions.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why Slurm is just ending the job: what Slurm says, and which command of herd was the cause.
+pub(super) async fn why_ended(
+    job: &JobDir,
+    id: Id,
+    run: &SlurmRun,
+) -> Result<Withdrawal, ClusterError> {
+    let mut asked = 0;
+    // Slurm signals every process of the job, one after the other, and so it may be that of the question.
+    let text = loop {
+        asked += 1;
+        match Cluster::default().text(job::show_call(id)).await {
+            Err(CommandError::Failed {
+                end: ProcessEnd::Signaled(_),
+                ..
+            }) if asked < ASKS => sleep(ASK_AGAIN).await,
+            answer => break answer?,
+        }
+    };
     let shown = job::parse(&text).map_err(|_other| ClusterError::Output {
         command: "scontrol show job",
     })?;
-    Ok(withdrawal(&shown, run))
+    // What cannot be read leaves what Slurm says.
+    let cancelled = job.cancel_request().unwrap_or_default();
+    let requeued = job.requeue_request().unwrap_or_default();
+    Ok(withdrawal(&shown, run, cancelled, requeued))
 }
 
 /// A job that will start again has its next start counted at once; of one that has reached its limit both
 /// state and reason tell.
-fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
+fn withdrawal(
+    shown: &Shown,
+    run: &SlurmRun,
+    cancelled: Option<String>,
+    requeued: Option<String>,
+) -> Withdrawal {
+    let slurm = |why: &str| Cause {
+        by: "Slurm".to_owned(),
+        why: why.to_owned(),
+    };
     if shown.restarts > run.restarts {
-        return Withdrawal::Requeued;
+        return Withdrawal::Requeued(match requeued {
+            _ if shown.preempted => slurm("preempted in Slurm"),
+            Some(by) => Cause {
+                why: format!("requeued by {by}"),
+                by,
+            },
+            // A preemption without grace leaves no other trace.
+            None => slurm("requeued in Slurm, by somebody or by a preemption"),
+        });
     }
     if shown.reason.code() == "TimeLimit" || shown.state == State::Timeout {
         let limit = shown.limit.and_then(Limit::span);
@@ -44,7 +86,13 @@ fn withdrawal(shown: &Shown, run: &SlurmRun) -> Withdrawal {
     if shown.state == State::Running {
         return Withdrawal::Nobody;
     }
-    Withdrawal::Asked
+    Withdrawal::Asked(match cancelled {
+        Some(by) => Cause {
+            why: format!("asked for by {by}"),
+            by,
+        },
+        None => slurm(CANCELLED_IN_SLURM),
+    })
 }
 
 /// Has the job started again. Slurm ends this process soon after, and `scontrol` with it, now and then
@@ -76,50 +124,61 @@ mod tests {
 
     /// The lines of `scontrol show job` that are read.
     fn why(state: &str, restarts: &str, limit: &str) -> Withdrawal {
+        asked(state, restarts, limit, None)
+    }
+
+    fn asked(state: &str, restarts: &str, limit: &str, by: Option<&str>) -> Withdrawal {
         let text = format!(
             "JobId=2 JobName=t.sh\n   {state}\n   Requeue=1 {restarts} BatchFlag=1\n   \
-             RunTime=00:00:30 {limit} TimeMin=N/A\n"
+             RunTime=00:00:30 {limit} TimeMin=N/A\n   PreemptEligibleTime=17 PreemptTime=None\n"
         );
         let run = SlurmRun {
             job: 2,
             restarts: 0,
         };
-        withdrawal(&job::parse(&text).unwrap(), &run)
+        let by = by.map(str::to_owned);
+        withdrawal(&job::parse(&text).unwrap(), &run, by.clone(), by)
+    }
+
+    fn cause(by: &str, why: &str) -> Cause {
+        Cause {
+            by: by.to_owned(),
+            why: why.to_owned(),
+        }
     }
 
     #[test]
     fn an_end_is_a_requeue_a_limit_or_a_wish() {
+        let (one, unlimited) = ("TimeLimit=00:01:00", "TimeLimit=UNLIMITED");
         assert_eq!(
-            why(
-                "JobState=COMPLETING Reason=TimeLimit",
-                "Restarts=0",
-                "TimeLimit=00:01:00"
-            ),
+            why("JobState=COMPLETING Reason=TimeLimit", "Restarts=0", one),
             Withdrawal::TimeLimit { seconds: 60 }
         );
+        let requeued = "requeued in Slurm, by somebody or by a preemption";
         assert_eq!(
-            why(
-                "JobState=COMPLETING Reason=None",
-                "Restarts=1",
-                "TimeLimit=00:01:00"
-            ),
-            Withdrawal::Requeued
+            why("JobState=COMPLETING Reason=None", "Restarts=1", one),
+            Withdrawal::Requeued(cause("Slurm", requeued))
         );
         assert_eq!(
-            why(
-                "JobState=CANCELLED Reason=None",
-                "Restarts=0",
-                "TimeLimit=UNLIMITED"
-            ),
-            Withdrawal::Asked
+            why("JobState=CANCELLED Reason=None", "Restarts=0", unlimited),
+            Withdrawal::Asked(cause("Slurm", "cancelled in Slurm"))
         );
         assert_eq!(
-            why(
-                "JobState=RUNNING Reason=None",
-                "Restarts=0",
-                "TimeLimit=UNLIMITED"
-            ),
+            why("JobState=RUNNING Reason=None", "Restarts=0", unlimited),
             Withdrawal::Nobody
+        );
+    }
+
+    #[test]
+    fn a_command_of_herd_is_named_as_the_cause() {
+        let (state, limit) = ("JobState=COMPLETING Reason=None", "TimeLimit=UNLIMITED");
+        assert_eq!(
+            asked(state, "Restarts=1", limit, Some("herd requeue")),
+            Withdrawal::Requeued(cause("herd requeue", "requeued by herd requeue"))
+        );
+        assert_eq!(
+            asked(state, "Restarts=0", limit, Some("herd cancel")),
+            Withdrawal::Asked(cause("herd cancel", "asked for by herd cancel"))
         );
     }
 }

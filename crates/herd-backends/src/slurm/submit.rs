@@ -197,6 +197,7 @@ fn site(plan: &Plan, options: &SlurmOptions, facts: &ClusterFacts) -> Site {
     Site {
         gres: gpus.map(|gpus| facts.gres_request(partition, gpus, kind)),
         binds_cpus: facts.config.binds_cpus(),
+        signals_all: facts.config.proctrack() == Some("linuxproc"),
         staged: false,
         image: None,
         mpi: Vec::new(),

@@ -16,7 +16,9 @@ use herd_core::state::{AttemptState, FailureKind, JobState};
 use crate::error::JobDirError;
 use crate::files::Durability;
 use crate::job::JobDir;
+use crate::runlog;
 use crate::status::{self, TaskOverview};
+use crate::tail::last_lines;
 use crate::tasks::count;
 
 /// The plan of a job whose tasks are driven apart; nothing for any other.
@@ -175,7 +177,14 @@ pub fn finish(
         results.push(task_result(*index, result, started, plan.world_size()));
     }
     job.write_tasks(&results, durability)?;
-    let whole = whole(array, &ended, &results, cancelled.as_deref(), now_ms);
+    let mut whole = whole(array, &ended, &results, cancelled.as_deref(), now_ms);
+    if let Some(Failure::TaskFailed(task)) = &mut whole.failure
+        && (plan.world_size() == 1 || task.last_lines.is_empty())
+    {
+        // A rank's failure has what it wrote to stderr, a task is shown with both streams.
+        let log = job.task(task.result.index).path().join(runlog::DATA_NAME);
+        task.last_lines = last_lines(&log);
+    }
     match job.write_result(&whole, durability) {
         Ok(()) | Err(JobDirError::AlreadyWritten(_)) => {}
         Err(error) => return Err(error),

@@ -154,6 +154,7 @@ fn between_attempts_a_task_waits_again() {
     case.begin(0);
     assert_eq!(stand(&case.job, 0).unwrap(), Stand::Running);
     let end = |state| herd_core::result::AttemptEnd {
+        why: None,
         state,
         failure: None,
         exit_code: 1,

@@ -1,10 +1,12 @@
 //! Where a job stands whose tasks are driven apart: what their directories say together.
 
 use herd_core::plan::Plan;
+use herd_core::result::Failure;
 use herd_core::state::{AttemptState, JobState};
 
 use super::facts::Facts;
-use super::{Brief, JobStatus};
+use super::seen::read_seen;
+use super::{Brief, JobStatus, NodeStatus};
 use crate::apart::{self, overview};
 use crate::error::JobDirError;
 use crate::job::JobDir;
@@ -25,16 +27,30 @@ pub(super) fn status(
         }
         None => unsettled(job, plan, facts.attempt)?,
     };
+    let failure = facts.result.and_then(|result| result.failure);
+    // Each task has nodes of its own; those of the one that the failure is about are told.
+    let nodes = match &failure {
+        Some(Failure::TaskFailed(task)) => nodes_of(&job.task(task.result.index))?,
+        _ => Vec::new(),
+    };
     Ok(JobStatus {
         id: job.id(),
         brief,
-        failure: facts.result.and_then(|result| result.failure),
-        nodes: Vec::new(),
+        failure,
+        nodes,
         ranks: Vec::new(),
         tasks,
         warnings: Vec::new(),
         driver: None,
     })
+}
+
+/// The nodes of a task's latest attempt.
+fn nodes_of(task: &JobDir) -> Result<Vec<NodeStatus>, JobDirError> {
+    let Some(latest) = task.latest_attempt()? else {
+        return Ok(Vec::new());
+    };
+    Ok(read_seen(&latest)?.nodes.into_values().collect())
 }
 
 fn unsettled(

@@ -86,6 +86,7 @@ fn lost_end(
     now_ms: u64,
 ) -> Result<AttemptEnd, JobDirError> {
     Ok(AttemptEnd {
+        why: None,
         state: AttemptState::Failed,
         failure: Some(Failure::DriverLost {
             detail: lost_detail(process),

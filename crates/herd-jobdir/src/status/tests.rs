@@ -74,6 +74,7 @@ fn dead() -> DriverInfo {
 
 fn end(state: AttemptState) -> AttemptEnd {
     AttemptEnd {
+        why: None,
         state,
         failure: None,
         exit_code: 1,

@@ -11,12 +11,12 @@ use herd_link::message::{FromCoordinator, Phase};
 use super::{Action, Coordinator, ENDING_MARGIN_MS, SIGTERM, Stage, Stop};
 
 /// Why a backend has asked a driver for the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
     /// Somebody wished it.
-    Asked,
+    Asked(Cause),
     /// It takes its resources back and will start the job again.
-    Requeued,
+    Requeued(Cause),
     /// Nobody: it goes on with the job, and a signal was somebody else's.
     Nobody,
     /// It does not answer.
@@ -28,10 +28,37 @@ pub enum Withdrawal {
     },
 }
 
+/// What made a backend ask for the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Who or what: `herd requeue`, `Slurm`.
+    pub by: String,
+    /// The same as a sentence: `requeued by herd requeue`.
+    pub why: String,
+}
+
 impl Coordinator {
     /// Somebody asks for the end; asked again, it comes at once. `code` is what herd ends with.
     pub fn cancel(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, by: &str, now_ms: u64) {
         self.event(EventKind::CancelRequested { by: by.to_owned() });
+        self.ask_for_end(signal, grace_ms, code, now_ms);
+    }
+
+    /// The backend asks for the end, and [`Self::decide`] will tell why: who it was is told then.
+    pub fn withdraw(
+        &mut self,
+        signal: i32,
+        grace_ms: Option<u64>,
+        code: u8,
+        by: &str,
+        now_ms: u64,
+    ) {
+        self.withdrawn_by = Some(by.to_owned());
+        self.undecided = true;
+        self.ask_for_end(signal, grace_ms, code, now_ms);
+    }
+
+    fn ask_for_end(&mut self, signal: i32, grace_ms: Option<u64>, code: u8, now_ms: u64) {
         let again = self.stop.is_some();
         let grace = if again {
             0
@@ -43,6 +70,7 @@ impl Coordinator {
             self.send_all(&FromCoordinator::Cancel {
                 signal,
                 grace_ms: 0,
+                told: false,
             });
         } else {
             self.begin_stop(Stop::Cancelled { code }, signal, grace, now_ms);
@@ -61,26 +89,40 @@ impl Coordinator {
         self.stop.is_some() || self.stage == Stage::Finished
     }
 
-    /// It is known now why the backend asked for the end; the code is that of an end that ranks saw before
-    /// this process did.
-    pub fn decide(&mut self, why: Withdrawal, code_of_asked: u8, now_ms: u64) {
+    /// It is known now why the backend asked for the end. What was cancelled there ends with the code of a
+    /// cancelled job, whichever signal said so.
+    pub fn decide(&mut self, why: Withdrawal, now_ms: u64) {
         self.undecided = false;
+        let signal = self.withdrawn_by.take();
         let (code, cancelled) = match self.stop {
             Some(Stop::Cancelled { code }) => (code, true),
-            Some(Stop::Failed(None)) => (code_of_asked, false),
+            Some(Stop::Failed(None)) => (exit::CANCELLED, false),
             _ => return self.advance(now_ms),
         };
-        match (why, cancelled) {
-            (Withdrawal::Asked, _) => self.stop = Some(Stop::Cancelled { code }),
-            (Withdrawal::Requeued, _) | (Withdrawal::Unknown, true) => {
-                self.stop = Some(Stop::Preempted { code });
+        let (by, stop) = match (why, cancelled) {
+            (Withdrawal::Asked(cause), _) => {
+                self.why = Some(cause.why);
+                let code = exit::CANCELLED;
+                (Some(cause.by), Some(Stop::Cancelled { code }))
             }
+            (Withdrawal::Requeued(cause), _) => {
+                self.why = Some(cause.why);
+                (Some(cause.by), Some(Stop::Preempted { code }))
+            }
+            (Withdrawal::Unknown, true) => (signal, Some(Stop::Preempted { code })),
             (Withdrawal::TimeLimit { seconds }, _) => {
                 let early_ms = 0;
                 let failure = Failure::TimeLimit { seconds, early_ms };
-                self.stop = Some(Stop::Failed(Some(failure)));
+                let by = "the time limit".to_owned();
+                (Some(by), Some(Stop::Failed(Some(failure))))
             }
-            (Withdrawal::Nobody, _) | (Withdrawal::Unknown, false) => {}
+            (Withdrawal::Nobody, _) | (Withdrawal::Unknown, false) => (signal, None),
+        };
+        if let Some(by) = by {
+            self.event(EventKind::CancelRequested { by });
+        }
+        if stop.is_some() {
+            self.stop = stop;
         }
         self.advance(now_ms);
     }
@@ -148,7 +190,11 @@ impl Coordinator {
         self.paused.end(now_ms);
         self.start_tasks();
         self.ending_by_ms = Some(now_ms + grace_ms + ENDING_MARGIN_MS);
-        self.send_all(&FromCoordinator::Cancel { signal, grace_ms });
+        self.send_all(&FromCoordinator::Cancel {
+            signal,
+            grace_ms,
+            told: self.undecided && self.tells_ranks,
+        });
     }
 
     pub(super) fn finish(&mut self, now_ms: u64) {
@@ -186,6 +232,7 @@ impl Coordinator {
         self.actions.push(Action::Finish(Box::new(AttemptEnd {
             state,
             failure,
+            why: self.why.take(),
             exit_code,
             ended_ms: now_ms,
             ranks,

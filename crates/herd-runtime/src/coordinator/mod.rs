@@ -16,7 +16,7 @@ use herd_core::spec::SetupOn;
 use herd_core::state::AttemptState;
 use herd_link::message::{FromCoordinator, Hello, Phase, SetupResult, VERSION};
 
-pub use self::ending::Withdrawal;
+pub use self::ending::{Cause, Withdrawal};
 use self::pause::Paused;
 use crate::array::ArrayQueue;
 use services::Services;
@@ -101,6 +101,12 @@ pub struct Coordinator {
     stop: Option<Stop>,
     /// Whether it is not known yet if the backend takes its resources back to start the job again.
     undecided: bool,
+    /// Whether the backend signals the ranks itself when it asks for the end.
+    tells_ranks: bool,
+    /// What has asked for the end of which the cause is not known yet.
+    withdrawn_by: Option<String>,
+    /// Why the backend has ended the attempt, in a sentence.
+    why: Option<String>,
     /// The nodes that only serve were told that the run is over.
     finishing: bool,
     /// The daemons that serve the ranks.
@@ -148,6 +154,9 @@ impl Coordinator {
             gathers_from_ms: now_ms,
             stop: None,
             undecided: false,
+            tells_ranks: false,
+            withdrawn_by: None,
+            why: None,
             finishing: false,
             services: Services::default(),
             ending_by_ms: None,
@@ -159,6 +168,11 @@ impl Coordinator {
                 failure: None,
             })],
         }
+    }
+
+    /// The backend signals the ranks itself when it asks for the end.
+    pub fn backend_tells_ranks(&mut self) {
+        self.tells_ranks = true;
     }
 
     /// What is to be done now; empties the list.

@@ -185,6 +185,7 @@ fn the_walltime_includes_a_grace_that_takes_little_of_it() {
     let asked = FromCoordinator::Cancel {
         signal: SIGTERM,
         grace_ms: 6000,
+        told: false,
     };
     assert_eq!(sent(&actions, &asked), 2);
     assert_eq!(coordinator.next_due_ms(), None);

@@ -73,7 +73,12 @@ pub struct Attempt {
 }
 
 /// A question that a backend answers.
-pub struct WhyEnded(pub Box<dyn Fn() -> Asking + Send>);
+pub struct WhyEnded {
+    /// Asks it.
+    pub ask: Box<dyn Fn() -> Asking + Send>,
+    /// Whether the backend signals all processes of the job, the ranks among them, when it asks for the end.
+    pub tells_ranks: bool,
+}
 
 /// A question under way.
 pub type Asking = Pin<Box<dyn Future<Output = Withdrawal> + Send>>;

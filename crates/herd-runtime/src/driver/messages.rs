@@ -10,8 +10,9 @@ use crate::connections::{ConnectionId, Incoming};
 use crate::coordinator::other_version;
 use crate::signals::Asked;
 
-/// The number of the signal by which batch systems ask for the end.
-const SIGTERM: u8 = 15;
+/// How a rank ends that was told by the signal by which batch systems ask for the end, and how a shell
+/// tells that of a program.
+const OF_SIGTERM: [ProcessEnd; 2] = [ProcessEnd::Signaled(15), ProcessEnd::Exited(128 + 15)];
 
 impl Driver {
     pub(super) fn handle(&mut self, (id, incoming): (ConnectionId, Incoming)) {
@@ -94,7 +95,7 @@ impl Driver {
                 self.coordinator.rank_started(node, rank, pid);
             }
             ToCoordinator::RankEnded(result) => {
-                if result.end == ProcessEnd::Signaled(SIGTERM) && !result.stopped {
+                if OF_SIGTERM.contains(&result.end) && !result.stopped {
                     self.suspect_end();
                 }
                 self.coordinator.rank_ended(*result, now);

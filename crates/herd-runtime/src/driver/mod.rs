@@ -33,8 +33,8 @@ use self::followers::Followers;
 use self::starter::Starter;
 use crate::clock::Clock;
 use crate::connections::{ConnectionId, Connections};
-pub use crate::coordinator::Withdrawal;
-use crate::coordinator::{Action, Coordinator, SIGTERM};
+use crate::coordinator::{Action, Coordinator};
+pub use crate::coordinator::{Cause, Withdrawal};
 use crate::executor::HEARTBEAT;
 use crate::executors::{Ended, Executors};
 use crate::guard;
@@ -109,6 +109,13 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         secrets.insert(ray::TOKEN.to_owned(), token.to_hex().to_string());
     }
     coordinator.resume_tasks(&attempt.task_history);
+    if attempt
+        .why_ended
+        .as_ref()
+        .is_some_and(|why| why.tells_ranks)
+    {
+        coordinator.backend_tells_ranks();
+    }
     let mut driver = Driver {
         clock,
         coordinator,
@@ -230,8 +237,7 @@ impl Driver {
                 }
                 () = self.starter.due() => self.start_again(),
                 why = answer(&mut self.asking) => {
-                    let (_, code) = asked_by_signal(&self.job, SIGTERM);
-                    self.coordinator.decide(why, code, self.clock.now_ms());
+                    self.coordinator.decide(why, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
                     self.coordinator.tick(self.clock.now_ms());
@@ -309,9 +315,10 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
-                if let Some(WhyEnded(ask)) = self.why_ended.take() {
+                let mut withdrawn = false;
+                if let Some(WhyEnded { ask, .. }) = self.why_ended.take() {
                     self.asking = Some(ask());
-                    self.coordinator.leave_undecided();
+                    withdrawn = true;
                 } else if self.asking.is_some() {
                     // The batch system asks every process, not twice.
                     return;
@@ -322,7 +329,12 @@ impl Driver {
                 if orphaned && !self.last_resort.is_set() {
                     self.last_resort = LastResort::after_grace();
                 }
-                self.coordinator.cancel(signal, grace_ms, code, &by, now);
+                if withdrawn {
+                    let coordinator = &mut self.coordinator;
+                    coordinator.withdraw(signal, grace_ms, code, &by, now);
+                } else {
+                    self.coordinator.cancel(signal, grace_ms, code, &by, now);
+                }
             }
             Asked::Pause => {
                 self.coordinator.pause(now);
@@ -336,7 +348,7 @@ impl Driver {
     /// whose end is then no failure of theirs.
     fn suspect_end(&mut self) {
         if !self.coordinator.is_ending()
-            && let Some(WhyEnded(ask)) = self.why_ended.take()
+            && let Some(WhyEnded { ask, .. }) = self.why_ended.take()
         {
             self.asking = Some(ask());
             self.coordinator.leave_undecided();

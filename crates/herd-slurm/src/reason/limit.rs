@@ -129,6 +129,15 @@ impl Limit {
         }
     }
 
+    /// What the user has to change where the job alone exceeds it.
+    pub fn change_of_one_job(&self) -> String {
+        format!(
+            "lower {}, or use {}",
+            self.resource.key(),
+            self.holder.other()
+        )
+    }
+
     /// Whether waiting alone can never help.
     pub fn is_final(&self) -> bool {
         matches!(

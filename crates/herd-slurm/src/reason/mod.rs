@@ -56,7 +56,21 @@ const HELD_IN_WORDS: &[&str] = &[
     "job requeued in held state",
     "job requeued in special exit state",
     "launch failed requeued held",
+    "launch failure limit exceeded requeued held",
+    "user env retrieval failed requeued held",
 ];
+
+/// Other sentences in the place of a word: how they begin, in small letters, and the word that has their
+/// meaning.
+const SENTENCES: &[(&str, &str)] = &[
+    ("nodes required for job are down", NODES),
+    ("required node not available", "ReqNodeNotAvail"),
+    ("job's account not permitted", "AccountNotAllowed"),
+    ("job's qos not permitted", "QOSNotAllowed"),
+];
+
+/// What such a sentence begins with for which Slurm has no word: the commonest, with nodes out of service.
+const NODES: &str = "Nodes";
 
 impl Reason {
     /// Reads `Resources`, `(Resources)`, `RaisedSignal:11(Segmentation fault)` and
@@ -76,6 +90,16 @@ impl Reason {
         if HELD_IN_WORDS.contains(&words.as_str()) {
             return Self {
                 code: "JobHeldUser".to_owned(),
+                detail: Some(words),
+            };
+        }
+        let small = words.to_ascii_lowercase();
+        let known = SENTENCES
+            .iter()
+            .find(|(begins, _)| small.starts_with(begins));
+        if let Some((_, code)) = known {
+            return Self {
+                code: (*code).to_owned(),
                 detail: Some(words),
             };
         }
@@ -174,7 +198,7 @@ mod tests {
     fn every_reason_stands_once_and_says_what_to_do() {
         let all: Vec<_> = explanations().collect();
         let codes: BTreeSet<_> = all.iter().map(|known| known.code).collect();
-        assert_eq!((codes.len(), all.len()), (221, 221));
+        assert_eq!((codes.len(), all.len()), (222, 222));
         for known in &all {
             for text in [&known.meaning, &known.change] {
                 assert!(text.len() > 10 && !text.ends_with('.'), "{}", known.code);
@@ -215,6 +239,44 @@ mod tests {
             let reason = Reason::parse(text);
             assert_eq!(reason.class(), Some(Class::Held), "{text}");
             assert!(reason.detail().unwrap().contains("requeued"));
+        }
+    }
+
+    #[test]
+    fn a_sentence_in_the_place_of_a_word_is_understood() {
+        let nodes = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher \
+                     priority partitions";
+        for (text, code, class) in [
+            (nodes, "Nodes", Class::Turn),
+            (&nodes.replace(' ', "_"), "Nodes", Class::Turn),
+            (
+                "(Job's account not permitted to use this partition (gpu allows a not b))",
+                "AccountNotAllowed",
+                Class::Never,
+            ),
+            (
+                "Job's_QOS_not_permitted_to_use_this_partition",
+                "QOSNotAllowed",
+                Class::Never,
+            ),
+            (
+                "Required node not available (down, drained or reserved)",
+                "ReqNodeNotAvail",
+                Class::Turn,
+            ),
+            (
+                "user_env_retrieval_failed_requeued_held",
+                "JobHeldUser",
+                Class::Held,
+            ),
+        ] {
+            let reason = Reason::parse(text);
+            assert_eq!(
+                (reason.code(), reason.class()),
+                (code, Some(class)),
+                "{text}"
+            );
+            assert!(reason.detail().unwrap().contains(' '), "{reason}");
         }
     }
 

@@ -165,7 +165,12 @@ pub(super) const PLAIN: &[Plain] = &[
         "as many tasks of the array run as its own limit allows",
         "wait, or raise the number after `%` in `array`",
     ),
-    plain("JobHeldAdmin", Held, "an administrator holds it", ASK),
+    plain(
+        "JobHeldAdmin",
+        Held,
+        "an administrator holds it, root among them",
+        ASK,
+    ),
     plain(
         "JobHeldUser",
         Held,
@@ -213,6 +218,12 @@ pub(super) const PLAIN: &[Plain] = &[
         Turn,
         "a node that it needs is down",
         "wait, or leave out `--nodelist` in `slurm.extra`",
+    ),
+    plain(
+        "Nodes",
+        Turn,
+        "nodes that it needs are down, drained or kept for a partition that goes first",
+        "wait until they are back; fewer `nodes` or another partition (`slurm.partition`) may do without them",
     ),
     plain(
         "NonZeroExitCode",

@@ -21,7 +21,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:\n  \
 /// Amounts stay text: `job_input` reads them, so that all faults are listed at once.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct JobArgs {
-    /// Job file or SkyPilot task file; `-` reads standard input
+    /// Job file, batch script with `#SBATCH` lines, or SkyPilot task file; `-` reads standard input
     #[arg(value_name = "FILE", conflicts_with = "command")]
     pub(crate) file: Option<PathBuf>,
     /// Command to run instead of a file, after `--`

@@ -27,7 +27,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
         herd run -- nvidia-smi                  one process on this machine\n  \
         herd run -N 2 --type pytorch --procs-per-node 4 -- python train.py\n  \
         herd submit job.yaml                    hand over a job file, print the id\n  \
-        herd logs -f last                       follow the newest job"
+        herd logs -f last                       follow the newest job\n\n\
+        Variables:\n  \
+        HERD_HOME     directory with jobs, as --home\n  \
+        HERD_CONFIG   configuration file [default: ~/.config/herd/config.toml]"
 )]
 pub(crate) struct Cli {
     /// Options of every command.

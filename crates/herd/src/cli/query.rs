@@ -7,11 +7,9 @@ use super::OutputArgs;
 use super::job::PrefixStyle;
 
 /// How a job is named on the command line, said once.
-const SELECTOR_HELP: &str =
-    "Job: id, the end or the unambiguous beginning of one, name (the newest so called), or `last`";
+const SELECTOR_HELP: &str = "Job: id, the end or the unambiguous beginning of one, name (the newest so called), `slurm:25`, or `last`";
 /// The same for commands that act on it.
-const ACTIVE_HELP: &str =
-    "Job: id, the end or the unambiguous beginning of one, name of one that runs, or `last`";
+const ACTIVE_HELP: &str = "Job: id, the end or the unambiguous beginning of one, name of one that runs, `slurm:25`, or `last`";
 
 fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)

@@ -6,6 +6,7 @@ use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::status::DRIVER_LOST;
 
 use super::Outcome;
+use crate::cli::Format;
 use crate::cli::query::LsArgs;
 use crate::error::ExpectedError;
 use crate::jobs::{self, JobRow};
@@ -30,7 +31,14 @@ pub(crate) fn run(args: &LsArgs, home: Option<&Path>, printer: &mut Printer) -> 
     } else {
         jobs::list(&home, usize::MAX)?.only(most, |row| named(row) && in_state(row))
     };
+    let listed = match args.output.output {
+        Format::Wide | Format::Json | Format::Yaml => listed.with_backend_ids(&home),
+        Format::Table | Format::Id => listed,
+    };
     printer.list(&listed.rows, args.output.output)?;
+    if let Some(note) = listed.rows.iter().find_map(|row| row.note.as_ref()) {
+        printer.note(note);
+    }
     if listed.more > 0 {
         printer.note(&format!("{} more; `herd ls --all` lists all", listed.more));
     }

@@ -14,6 +14,7 @@ use crate::cli::query::{QueueArgs, RequeueArgs};
 use crate::error::ExpectedError;
 use crate::jobs::{self, Job};
 use crate::printer::Printer;
+use crate::text;
 
 /// Keeps waiting jobs from starting.
 pub(crate) fn hold(args: &QueueArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
@@ -118,7 +119,8 @@ fn one(job: &Job, control: Control) -> Result<&'static str, ExpectedError> {
             format!("`herd why {}` tells what for", job.short()),
         )),
         control => {
-            backend_slurm::control(record, &[Id::job(record.job)], control)?;
+            note(job, control)?;
+            backend_slurm::control(record, job.is_unanswered(), &[Id::job(record.job)], control)?;
             Ok(done(control))
         }
     }
@@ -138,20 +140,30 @@ fn tasks(
         _ => false,
     };
     let chosen = array::select(&job.tasks_observed, wanted);
-    if chosen.is_empty() {
+    if chosen.is_empty() && !job.is_unanswered() {
         let what = if of_those_that_wait { "waits" } else { "runs" };
         return Err(wrong(
             &format!("has no task that {what}"),
             format!("`herd status {}` counts its tasks", job.short()),
         ));
     }
-    backend_slurm::control(record, &chosen, control)?;
+    note(job, control)?;
+    backend_slurm::control(record, job.is_unanswered(), &chosen, control)?;
     Ok(match control {
         Control::Hold => "starts no more tasks; `herd release` lets them go",
         Control::Release => "may start its tasks when their turn comes",
         Control::Requeue => "stops the tasks that run, and they are queued again",
         Control::RequeueHold => "stops the tasks that run, and they are queued again and held",
     })
+}
+
+/// Tells the drivers that are about to be ended whose wish it is.
+fn note(job: &Job, control: Control) -> Result<(), ExpectedError> {
+    if !matches!(control, Control::Requeue | Control::RequeueHold) {
+        return Ok(());
+    }
+    let noted = job.dir.note_requeue("herd requeue", text::now_ms());
+    noted.map_err(|error| ExpectedError::failed("write the request down", error))
 }
 
 fn done(control: Control) -> &'static str {

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use herd_core::hostlist;
 use herd_core::result::Failure;
 use herd_core::sentence;
 use herd_core::spec::Command;
 use herd_core::state::AttemptState;
 use herd_jobdir::status::{NodeStatus, RankStatus, TaskOverview};
+use herd_slurm::outcome::Condition;
 use serde::Serialize;
 
 use super::Outcome;
@@ -34,6 +36,12 @@ struct Detail<'a> {
     rank_list: &'a [RankStatus],
     warnings: &'a [String],
     note: Option<&'a str>,
+    /// Slurm's name for the job, for people.
+    #[serde(skip)]
+    slurm: Option<String>,
+    /// Nodes of the tasks that run, in Slurm's short form, of an array of Slurm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes_in_use: Option<String>,
     directory: String,
     /// The same where the job runs, for one behind a login node: host and path.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +66,8 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
     let context = job.report_context(printer.out_color());
     let mut row = job.row();
     row.why = job.why();
+    // The note of the job says it.
+    row.note = None;
     if let Some(command) = whole_command(&job) {
         row.command = command;
     }
@@ -70,6 +80,8 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
         rank_list: &job.status.ranks,
         warnings: &job.status.warnings,
         note: context.note.as_deref(),
+        slurm: slurm_name(&job),
+        nodes_in_use: nodes_in_use(&job),
         directory: job.dir.path().display().to_string(),
         login_directory: job.login.as_ref().map(|login| {
             let home = login.target.home.as_deref().unwrap_or("~");
@@ -81,6 +93,35 @@ pub(crate) fn run(args: &StatusArgs, home: Option<&Path>, printer: &mut Printer)
         people(&detail, &context, look)
     })?;
     Ok(0)
+}
+
+/// `job 25`, `array 25 on big`.
+fn slurm_name(job: &Job) -> Option<String> {
+    let record = job.slurm.as_ref()?;
+    let kind = match record.parts.len() {
+        0 => "job",
+        1 => "array",
+        _ => "arrays",
+    };
+    let cluster = record.cluster.as_ref();
+    let on = cluster.map_or_else(String::new, |name| format!(" on {name}"));
+    Some(format!("{kind} {}{on}", record.name()))
+}
+
+/// The nodes of the tasks that run.
+fn nodes_in_use(job: &Job) -> Option<String> {
+    let running = job.tasks_observed.values().filter(|view| {
+        let condition = view.condition;
+        matches!(condition, Condition::Running | Condition::Suspended)
+    });
+    let names: Vec<String> = running
+        .filter_map(|view| view.node_list.as_ref())
+        .flat_map(|list| hostlist::expand(list).unwrap_or_default())
+        .collect();
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| hostlist::fold(&names))
 }
 
 /// The whole of the command; lists have its first line.
@@ -131,9 +172,10 @@ fn attempts(job: &Job, context: &Context) -> Result<Vec<Attempt>, ExpectedError>
             state: end.as_ref().map(|end| end.state),
             exit_code: end.as_ref().map(|end| end.exit_code),
             ended_ms: end.as_ref().map(|end| end.ended_ms),
-            why: end
-                .and_then(|end| end.failure)
-                .map(|failure| report::failure_sentence(&failure, context)),
+            why: end.and_then(|end| {
+                let of = |failure| report::failure_sentence(failure, context);
+                end.failure.as_ref().map(of).or(end.why)
+            }),
         });
     }
     Ok(attempts)
@@ -173,6 +215,12 @@ fn people(detail: &Detail<'_>, context: &Context, look: Look) -> String {
             job.backend
         ),
     );
+    if let Some(number) = &detail.slurm {
+        field(&mut out, "Slurm", number);
+    }
+    if let Some(nodes) = &detail.nodes_in_use {
+        field(&mut out, "Nodes", nodes);
+    }
     if !job.command.is_empty() {
         let shown = command_lines(&job.command, look);
         lines(&mut out, "Command", &shown);

@@ -26,6 +26,7 @@ pub(crate) use choose::open_active;
 use herd_backends::slurm::observe::View;
 use herd_backends::slurm::record::Record;
 use herd_login::mirror::Record as LoginRecord;
+use herd_slurm::job::Id;
 use herd_slurm::outcome::Condition;
 use observed::Seen;
 pub(crate) use row::{JobRow, list, type_name};
@@ -82,17 +83,46 @@ pub(crate) struct Job {
     /// When this was last heard of it, where that cannot be asked for just now; milliseconds since the
     /// Unix epoch.
     pub(crate) as_of_ms: Option<u64>,
+    /// Why Slurm, which has the job, has said nothing of it now.
+    pub(crate) unanswered: Option<String>,
+}
+
+/// The job that Slurm has under this number, `slurm:25` or `slurm:25_3`: the newest, for numbers come again
+/// after years, and clusters have each their own.
+fn by_number(home: &Home, number: &str) -> Result<Option<JobId>, ExpectedError> {
+    let failed = |error| ExpectedError::failed("look through the jobs", error);
+    let Some(id) = Id::parse(number) else {
+        return Ok(None);
+    };
+    for job in home.jobs().map_err(failed)? {
+        // One that cannot be read, or was removed meanwhile, has no number.
+        let record = home.open(job).and_then(|dir| Record::read(&dir));
+        if record.ok().flatten().is_some_and(|record| record.is(id)) {
+            return Ok(Some(job));
+        }
+    }
+    Ok(None)
 }
 
 fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
+    if let Some(number) = selector.strip_prefix("slurm:")
+        && let Some(id) = by_number(home, number)?
+    {
+        return Ok(id);
+    }
     home.select(selector).map_err(|error| match error {
         SelectError::NotFound { .. } if selector == "last" => ExpectedError::NoJobs {
             home: home.path().to_owned(),
         },
-        SelectError::NotFound { text, nearest } => ExpectedError::NoSuchJob {
-            selector: text,
-            nearest,
-        },
+        SelectError::NotFound { text, mut nearest } => {
+            if let Ok(Some(_)) = by_number(home, &text) {
+                nearest.insert(0, format!("slurm:{text}"));
+            }
+            ExpectedError::NoSuchJob {
+                selector: text,
+                nearest,
+            }
+        }
         SelectError::Ambiguous {
             text, candidates, ..
         } => ExpectedError::AmbiguousJob {
@@ -154,7 +184,7 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let mut seen = Seen::default();
     if let Some(asked) = asked.as_ref().filter(|_| !status.brief.settled) {
         backend_slurm::look_after(&dir, &asked.record)?;
-        seen = observed::look(asked);
+        seen = observed::look(asked, observed::runs(&status.brief));
         let ended = if asked.record.parts.is_empty() {
             settle(&dir, &asked.record, seen.whole.as_ref())?
         } else {
@@ -177,6 +207,7 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
         tasks_observed: seen.tasks,
         login,
         as_of_ms: as_of_ms.filter(|_| !settled),
+        unanswered: seen.unanswered.filter(|_| !settled),
     })
 }
 
@@ -213,9 +244,23 @@ impl Job {
             return backend_login::cancel(&self.dir, record, signal, grace);
         }
         match &self.slurm {
-            Some(record) => backend_slurm::cancel(&self.dir, record, signal, grace),
+            Some(record) => {
+                let silent = self.is_unanswered();
+                backend_slurm::cancel(&self.dir, record, silent, signal, grace)
+            }
             None => backend_local::cancel(&self.dir, signal, grace),
         }
+    }
+
+    /// Whether Slurm, which has the job, does not answer just now.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.unanswered.is_some()
+    }
+
+    /// What to know of the facts besides: what they lack, or why the job was not retried.
+    fn note(&self) -> Option<String> {
+        let unanswered = self.unanswered.as_ref().map(|why| row::unanswered(why));
+        unanswered.or_else(|| self.not_retried())
     }
 
     /// Whether nothing can change any more.
@@ -314,7 +359,7 @@ impl Job {
             nodes: names,
             log: self.log_path(),
             tasks: None,
-            note: self.not_retried(),
+            note: self.note(),
             output_shown: false,
             width: width(),
             color,
@@ -366,6 +411,8 @@ impl Job {
         });
         JobRow {
             as_of_ms: self.as_of_ms,
+            note: self.unanswered.as_deref().map(row::unanswered),
+            backend_id: self.slurm.as_ref().map(Record::name),
             ..JobRow::new(id, summary, self.status.brief.clone())
         }
     }

@@ -9,6 +9,7 @@ use herd_backends::slurm::array;
 use herd_backends::slurm::observe::{Asked, View, Views};
 use herd_backends::slurm::record::Record;
 use herd_core::state::{AttemptState, JobState};
+use herd_core::text::error_line;
 use herd_jobdir::index::Listed;
 use herd_jobdir::status::Brief;
 use herd_jobdir::{Home, JobDir, JobDirError, apart};
@@ -16,11 +17,19 @@ use herd_slurm::job::Id;
 use herd_slurm::outcome::Condition;
 use herd_slurm::reason::Reason;
 
-use crate::backend_slurm;
+use crate::backend_slurm::{self, PATIENCE};
 use crate::backends::LOCAL;
 
 /// How long an answer stands: the first one, and the longest.
 const STANDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+
+/// How long an answer is waited for about jobs that run by their own records: a little more than what is
+/// waited in silence.
+const SHORT: Duration = Duration::from_millis(PATIENCE.as_secs() * 1000 + 200);
+/// The same about others.
+const LONG: Duration = Duration::from_secs(10);
+/// After no answer nothing is asked for as long, or for as long as the answer was waited for.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// What Slurm says of a job.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +38,8 @@ pub(super) struct Seen {
     pub(super) whole: Option<View>,
     /// Of tasks that are Slurm's, by their indices.
     pub(super) tasks: BTreeMap<u32, View>,
+    /// Why it says nothing now, where it does not answer; the rest is what it said before.
+    pub(super) unanswered: Option<String>,
 }
 
 impl Seen {
@@ -36,7 +47,7 @@ impl Seen {
         if asked.record.parts.is_empty() {
             return Self {
                 whole: views.get(&Id::job(asked.record.job)).cloned(),
-                tasks: BTreeMap::new(),
+                ..Self::default()
             };
         }
         let tasks = array::tell(asked, views);
@@ -46,7 +57,11 @@ impl Seen {
         };
         let waits = |view: &&View| matches!(view.condition, Condition::Pending { .. });
         let whole = living().find(waits).or_else(|| living().next()).cloned();
-        Self { whole, tasks }
+        Self {
+            whole,
+            tasks,
+            unanswered: None,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -99,9 +114,40 @@ pub(super) fn ask_about(dir: &JobDir) -> Result<Option<Asked>, JobDirError> {
     Ok(Some(Asked { record, open }))
 }
 
+/// When this process was last left without an answer, for how long nothing is asked, and why.
+static SILENCE: Mutex<Option<(Instant, Duration, String)>> = Mutex::new(None);
+
+/// Asks, unless Slurm has not answered just now.
+fn ask(asked: Vec<Asked>, bound: Duration) -> Result<BTreeMap<Option<String>, Views>, String> {
+    let mut silence = SILENCE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((since, lasts, why)) = &*silence
+        && since.elapsed() < *lasts
+    {
+        return Err(why.clone());
+    }
+    let answer = backend_slurm::observe(asked, bound).map_err(|error| error_line(&error));
+    *silence = answer.as_ref().err().map(|why| {
+        // A program that goes on after its first look has time.
+        (Instant::now(), bound.min(QUIET), why.clone())
+    });
+    answer
+}
+
+/// Whether a job runs by its own records, which leaves little to ask.
+pub(super) fn runs(brief: &Brief) -> bool {
+    let running = [
+        AttemptState::Starting,
+        AttemptState::SettingUp,
+        AttemptState::Running,
+        AttemptState::Checkpointing,
+    ];
+    let mut states = running.iter().map(ToString::to_string);
+    states.any(|state| state == brief.state) || brief.state == JobState::Cancelling.to_string()
+}
+
 /// What Slurm says of a job, or said not long ago. It is asked about all that this process looks at, in one
-/// question.
-pub(super) fn look(asked: &Asked) -> Seen {
+/// question, and of one that runs not waited for long.
+pub(super) fn look(asked: &Asked, runs: bool) -> Seen {
     let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
     let key = key(&asked.record);
     let before = answers.get(&key);
@@ -111,7 +157,14 @@ pub(super) fn look(asked: &Asked) -> Seen {
     let mut all = vec![asked.clone()];
     let others = answers.iter().filter(|(other, _)| **other != key);
     all.extend(others.filter_map(|(_, answer)| answer.again.clone()));
-    let views = backend_slurm::observe(all.clone());
+    // Who waits for long can wait for Slurm.
+    let longer = before.map(|answer| answer.stands).unwrap_or_default();
+    let bound = if runs {
+        SHORT.max(longer).min(LONG)
+    } else {
+        LONG
+    };
+    let views = ask(all.clone(), bound);
     for job in all {
         let before = answers.get(&self::key(&job.record));
         let stands = before.map_or(STANDS.0, |answer| (answer.stands * 2).min(STANDS.1));
@@ -122,10 +175,11 @@ pub(super) fn look(asked: &Asked) -> Seen {
             let views = views.get(&job.record.cluster).unwrap_or(&none);
             Some(Seen::of(&job, views)).filter(|seen| !seen.is_empty())
         });
-        answers.insert(
-            self::key(&job.record),
-            Answer::now(job, stands, seen.unwrap_or(before)),
-        );
+        let seen = Seen {
+            unanswered: views.as_ref().err().cloned(),
+            ..seen.unwrap_or(before)
+        };
+        answers.insert(self::key(&job.record), Answer::now(job, stands, seen));
     }
     answers
         .get(&key)
@@ -143,12 +197,20 @@ pub(super) fn look_at_all(home: &Home, listed: &[Listed]) {
     if asked.is_empty() {
         return;
     }
-    let views = backend_slurm::observe(asked.clone()).unwrap_or_default();
+    let all_run = listed
+        .iter()
+        .all(|job| job.brief.settled || runs(&job.brief));
+    let views = ask(asked.clone(), if all_run { SHORT } else { LONG });
     let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
     for job in asked {
         let none = Views::new();
-        let views = views.get(&job.record.cluster).unwrap_or(&none);
-        let seen = Seen::of(&job, views);
+        let seen = match &views {
+            Ok(views) => Seen::of(&job, views.get(&job.record.cluster).unwrap_or(&none)),
+            Err(why) => Seen {
+                unanswered: Some(why.clone()),
+                ..Seen::default()
+            },
+        };
         answers.insert(key(&job.record), Answer::now(job, STANDS.1, seen));
     }
 }

@@ -1,5 +1,6 @@
 //! Jobs as lines of a list, with stable keys.
 
+use herd_backends::slurm::record::Record;
 use herd_core::spec::JobType;
 use herd_jobdir::{Home, Summary};
 use serde::Serialize;
@@ -32,6 +33,8 @@ pub(crate) struct JobRow {
     pub(crate) nodes: u32,
     /// Backend.
     pub(crate) backend: String,
+    /// What its cluster calls it: Slurm's number.
+    pub(crate) backend_id: Option<String>,
     /// Command in one line.
     pub(crate) command: String,
     /// Latest attempt.
@@ -48,6 +51,9 @@ pub(crate) struct JobRow {
     /// Milliseconds since the Unix epoch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_of_ms: Option<u64>,
+    /// What the facts lack, where Slurm has the job and does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
 }
 
 impl JobRow {
@@ -65,6 +71,7 @@ impl JobRow {
             why: brief.why,
             nodes: summary.nodes,
             backend: summary.backend,
+            backend_id: None,
             command: summary.command,
             attempt: brief.attempt,
             created_ms: summary.created_ms,
@@ -72,6 +79,7 @@ impl JobRow {
             ended_ms: brief.ended_ms,
             exit_code: brief.exit_code,
             as_of_ms: None,
+            note: None,
         }
     }
 
@@ -82,6 +90,11 @@ impl JobRow {
             self.ended_ms.unwrap_or(now_ms).saturating_sub(started),
         ))
     }
+}
+
+/// What to say of facts that are the job's own records alone.
+pub(super) fn unanswered(why: &str) -> String {
+    format!("Slurm does not answer ({why}): this is what the job's own records say")
 }
 
 /// The name of a type as in job files.
@@ -105,6 +118,7 @@ impl Row for JobRow {
         Column::new("TIME"),
         Column::new("EXIT"),
         Column::wide("BACKEND"),
+        Column::wide("BACKEND ID"),
         Column::wide("ATTEMPT"),
         Column::wide("FULL ID"),
         Column::wide("COMMAND"),
@@ -126,6 +140,7 @@ impl Row for JobRow {
             self.time(now).unwrap_or_else(dash),
             self.exit_code.map_or_else(dash, |code| code.to_string()),
             self.backend.clone(),
+            self.backend_id.clone().unwrap_or_else(dash),
             self.attempt.to_string(),
             self.id.clone(),
             self.command.clone(),
@@ -147,6 +162,18 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
+    /// With what clusters call the jobs that have ended, each of which has to be looked for.
+    pub(crate) fn with_backend_ids(mut self, home: &Home) -> Self {
+        let unknown = |row: &&mut JobRow| row.backend_id.is_none() && row.backend != LOCAL;
+        for row in self.rows.iter_mut().filter(unknown) {
+            let dir = row.id.parse().ok().and_then(|id| home.open(id).ok());
+            // What cannot be read is not told.
+            let record = dir.and_then(|dir| Record::read(&dir).ok().flatten());
+            row.backend_id = record.map(|record| record.name());
+        }
+        self
+    }
+
     /// The newest `most` of those that are wanted.
     pub(crate) fn only(mut self, most: usize, wanted: impl Fn(&JobRow) -> bool) -> Self {
         self.rows.retain(wanted);

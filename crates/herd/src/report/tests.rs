@@ -78,6 +78,7 @@ fn the_first_failing_rank_is_boxed_and_the_others_get_a_line() {
     let mut stopped = rank(0, ProcessEnd::Signaled(15));
     stopped.stopped = true;
     let end = AttemptEnd {
+        why: None,
         state: AttemptState::Failed,
         failure: None,
         exit_code: 1,
@@ -135,6 +136,7 @@ fn what_was_just_shown_of_the_only_rank_is_not_shown_again() {
     };
     let report = |rank: &RankResult, others: &[RankResult], context: &Context| {
         let end = AttemptEnd {
+            why: None,
             state: AttemptState::Failed,
             failure: None,
             exit_code: 1,
@@ -207,6 +209,7 @@ fn long_output_is_cut_at_its_beginning() {
 fn a_thousand_failing_ranks_do_not_flood_the_terminal() {
     let ranks: Vec<_> = (0..1000).map(|n| rank(n, ProcessEnd::Exited(1))).collect();
     let end = AttemptEnd {
+        why: None,
         state: AttemptState::Failed,
         failure: None,
         exit_code: 1,

@@ -167,6 +167,7 @@ impl Bench {
         };
         let failure = Failure::RankFailed(Box::new(rank.clone()));
         let end = AttemptEnd {
+            why: None,
             state: AttemptState::Failed,
             failure: Some(failure.clone()),
             exit_code: 3,

@@ -70,6 +70,7 @@ fn ls_has_stable_keys_and_columns() {
         [
             "attempt",
             "backend",
+            "backend_id",
             "command",
             "created_ms",
             "ended_ms",

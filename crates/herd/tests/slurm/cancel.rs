@@ -50,7 +50,9 @@ pub(crate) fn r19_cancelled_in_the_queue(lab: &Lab) {
     let job = user.submit(json!({"run": "true", "after": [first.id]}));
     job.await_state("QUEUED");
     assert_eq!(user.ask(&["cancel", &job.id]).code, 0);
-    job.ends("CANCELLED", 130);
+    let result = job.ends("CANCELLED", 130);
+    assert_eq!(result["reason"], "asked for by herd cancel");
+    assert_eq!(job.status()["why"], "asked for by herd cancel");
     user.touch("go");
     first.ends("SUCCEEDED", 0);
 }
@@ -78,16 +80,40 @@ pub(crate) fn r19_scancel_from_outside_cancels_with_grace(lab: &Lab) {
     let _shared = lab.shared();
     let user = User::new(lab);
     let job = user.submit(json!({"nodes": 2, "run": trapping(&user)}));
+    // Slurm signals every process of these, and whose turn comes first differs. A shell tells of the signal
+    // by its code.
+    let dir = user.path("").display().to_string();
+    let others = [0, 1, 2].map(|index| {
+        let run = format!("touch {dir}/other-{index}; sleep 300; exit $?");
+        user.submit(json!({"run": run}))
+    });
     await_ranks(&user, 2);
-    lab.ask(&["scancel", &job.number()]);
-    job.wait();
-    assert_eq!(
-        job.record("result.json")["state"],
-        "CANCELLED",
-        "{}",
-        job.story()
-    );
+    for index in 0..3 {
+        user.await_file(&format!("other-{index}"));
+    }
+    // Each rank gets the signal once, from Slurm or from herd, however Slurm tracks processes.
+    let counting = user.submit(json!({"nodes": 2, "run": format!(
+        "told={dir}/told-$HERD_RANK\ntrap 'echo TERM >> $told' TERM\nsleep 1; touch {dir}/counts-$HERD_RANK\n\
+         while [ ! -e $told ]; do sleep 0.1 || :; done\nsleep 2 || :"
+    )}));
+    user.await_file("counts-0");
+    user.await_file("counts-1");
+    let all = others.iter().chain([&job, &counting]);
+    let numbers: Vec<String> = all.clone().map(Job::number).collect();
+    let numbers = numbers.iter().map(String::as_str);
+    lab.ask(&["scancel"].into_iter().chain(numbers).collect::<Vec<_>>());
+    for job in all {
+        let result = job.ends("CANCELLED", 130);
+        assert_eq!(result["reason"], "cancelled in Slurm", "{}", job.story());
+        let end = job.record("attempts/1/end");
+        assert_eq!(end["state"], "CANCELLED", "{}", job.story());
+        assert!(!job.story().contains("starts it again"), "{}", job.story());
+    }
     assert!(user.has("asked-0") && user.has("asked-1"));
+    for rank in 0..2 {
+        let told = fs::read_to_string(user.path(&format!("told-{rank}"))).unwrap();
+        assert_eq!(told, "TERM\n", "{}", counting.story());
+    }
     job.gone();
 }
 
@@ -105,6 +131,10 @@ pub(crate) fn r19_scancel_in_the_queue_and_in_setup_cancels(lab: &Lab) {
     first.wait();
     let result = first.record("result.json");
     assert_eq!(result["state"], "CANCELLED", "{}", first.story());
+    for job in [&first, &queued] {
+        let reason = job.record("result.json")["reason"].clone();
+        assert_eq!(reason, "cancelled in Slurm", "{}", job.story());
+    }
     assert!(user.has("asked-0") && user.has("asked-1"));
     for job in [first, queued] {
         assert!(!job.log().contains("never"));
@@ -193,9 +223,27 @@ pub(crate) fn i2_requeued_from_outside_is_the_next_attempt(lab: &Lab) {
         "nodes": 2,
         "run": format!("echo attempt $HERD_ATTEMPT of $SLURM_JOB_ID; [ $HERD_ATTEMPT = 1 ] || exit 0\ntouch {dir}/up-$HERD_RANK; sleep 600"),
     }));
+    let by_herd = user.submit(json!({
+        "run": format!("[ $HERD_ATTEMPT = 1 ] || exit 0\ntouch {dir}/by-herd; sleep 600"),
+    }));
     await_ranks(&user, 2);
+    user.await_file("by-herd");
     let number = job.number();
     lab.ask(&["scontrol", "requeue", &number]);
+    assert_eq!(user.ask(&["requeue", &by_herd.id]).code, 0);
+    for (job, why) in [
+        (&job, "requeued in Slurm"),
+        (&by_herd, "requeued by herd requeue"),
+    ] {
+        within(DEADLINE, "the end of the first attempt", || {
+            job.record("attempts/1/end").is_object()
+        });
+        let told = job.record("attempts/1/end")["why"].to_string();
+        assert!(told.contains(why), "{told}\n{}", job.story());
+        let events = user.ask(&["events", &job.id]).out;
+        assert!(!events.contains("by signal 15"), "{events}");
+    }
+    by_herd.ends("SUCCEEDED", 0);
     let result = job.ends("SUCCEEDED", 0);
     assert_eq!(result["attempts"], 2, "{result}");
     assert_eq!(

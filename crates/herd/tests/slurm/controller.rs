@@ -20,6 +20,8 @@ pub(crate) fn cases() -> Vec<crate::Case> {
 }
 
 const STOPPED: Duration = Duration::from_mins(1);
+/// How long Slurm is waited for about a job that runs by its own records.
+const ANSWERED: Duration = Duration::from_millis(2200);
 
 pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
     let _alone = lab.alone();
@@ -73,11 +75,28 @@ pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
         // Nothing is said of what nobody can know. Slurm's commands take their time.
         let late = scope.spawn(|| user.ask(&["submit", &file]));
         let states = [&running, &setting_up].map(|job| scope.spawn(|| job.state()));
+        // What needs no Slurm does not wait for it long, and says what it lacks.
+        let noted = scope.spawn(|| running.status());
+        let written = scope.spawn(|| {
+            let asked = Instant::now();
+            let written = user.ask(&["logs", &running.id]);
+            (written, asked.elapsed())
+        });
+        let hold = scope.spawn(|| user.ask(&["hold", &queued.id]));
         // Its executors are told by its driver.
         let cancel = scope.spawn(|| user.ask(&["cancel", &unwanted.id]));
         assert_eq!(cancel.join().unwrap().code, 0);
         let states = states.map(|state| state.join().unwrap());
         assert_eq!(states, ["RUNNING", "SETTING_UP"]);
+        let noted = noted.join().unwrap();
+        let note = noted["note"].as_str().unwrap_or_default();
+        assert!(note.contains("Slurm does not answer"), "{noted}");
+        let (written, took) = written.join().unwrap();
+        assert_eq!(written.code, 0, "{written:?}");
+        assert!(took < 5 * ANSWERED, "{took:?}");
+        let hold = hold.join().unwrap();
+        assert_eq!(hold.code, 125, "{hold:?}");
+        assert!(hold.err.contains("controller does not answer"), "{hold:?}");
         let refused = late.join().unwrap();
         assert_ne!(refused.code, 0, "{refused:?}");
         assert!(refused.err.contains("hint:"), "{refused:?}");

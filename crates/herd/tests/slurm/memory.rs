@@ -13,6 +13,8 @@ pub(crate) fn cases() -> Vec<crate::Case> {
 pub(crate) fn a_rank_out_of_memory_is_told_so(lab: &Lab) {
     let _shared = lab.shared();
     let user = User::new(lab);
+    let doctor = user.ask(&["doctor", "-b", "slurm"]).out;
+    assert!(doctor.contains("which are kept within it"), "{doctor}");
     // It keeps all of a line that never ends.
     for (eats, node) in [
         ("exec tail /dev/zero", "node2"),

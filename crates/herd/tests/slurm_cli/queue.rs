@@ -1,5 +1,7 @@
 //! What is told of a job that waits, and what is done to it.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use herd_testing::within;
 
 use crate::lab::{Bench, DEADLINE};
@@ -60,11 +62,121 @@ fn build8_why_names_the_reason_the_nodes_and_what_to_change() {
         .lab
         .ask(&["scontrol", "update", "nodename=node3", "state=resume"]);
     assert!(
-        said.contains("node3: out of service") && said.contains("bad fan"),
+        said.contains("node3: out of service (drain") && said.contains("bad fan, by root at 20"),
         "{said}"
     );
     end(&bench, &[&small, &big]);
     assert_eq!(bench.json(&["why", &big]).get("queue"), None);
+}
+
+#[test]
+fn build8_why_understands_a_reason_that_is_a_sentence() {
+    let bench = Bench::new();
+    let drain = |state: &str| {
+        let (state, reason) = (format!("state={state}"), "reason=bad fan");
+        let words = ["scontrol", "update", "nodename=node3", &state, reason];
+        bench.lab.ask(&words);
+    };
+    drain("drain");
+    let job = bench.submit(&["-N", "3", "--", "true"]);
+    let mut why = serde_json::Value::Null;
+    within(DEADLINE, "Slurm has looked at the job", || {
+        why = bench.json(&["why", &job]);
+        why["queue"]["reason"] == "Nodes"
+    });
+    let queue = &why["queue"];
+    assert_eq!(queue["class"], "turn", "{why}");
+    assert!(
+        queue["detail"].as_str().unwrap().contains("DRAINED"),
+        "{why}"
+    );
+    let obstacle = &queue["nodes"]["obstacles"][0]["obstacle"]["out-of-service"];
+    assert_eq!(obstacle[0], "drained", "{why}");
+    drain("resume");
+    end(&bench, &[&job]);
+}
+
+#[test]
+fn build8_why_says_that_a_job_beyond_a_limit_never_starts() {
+    let bench = Bench::new();
+    let limit = |nodes: &str| {
+        let set = format!("MaxTRESPerUser=node={nodes}");
+        let words = ["sacctmgr", "-i", "modify", "qos", "low", "set", &set];
+        bench.lab.ask(&words);
+    };
+    limit("2");
+    let job = bench.submit(&["-q", "low", "-N", "3", "--", "true"]);
+    let mut why = serde_json::Value::Null;
+    within(DEADLINE, "Slurm has looked at the job", || {
+        why = bench.json(&["why", &job]);
+        why["queue"]["reason"] == "QOSMaxNodePerUserLimit"
+    });
+    let said = bench.ask(&["why", &job]).out;
+    limit("-1");
+    end(&bench, &[&job]);
+    assert_eq!(why["queue"]["class"], "never", "{why}");
+    let change = why["queue"]["change"].as_str().unwrap();
+    assert!(change.starts_with("lower `nodes`"), "{change}");
+    assert!(said.contains("never: it never starts as it is"), "{said}");
+}
+
+#[test]
+fn build8_why_names_the_job_that_another_comes_after() {
+    let bench = Bench::new();
+    let go = bench.dir.path().join("go");
+    let wait = format!(
+        "while [ ! -e {} ]; do sleep 0.1; done; exit 3",
+        go.display()
+    );
+    let first = bench.submit(&["-J", "prep", "--", "sh", "-c", &wait]);
+    let file = format!("name: dep\nrun: [\"true\"]\nafter: [{first}]\n");
+    bench.file("dep.yaml", &file);
+    let second = bench.submit(&["dep.yaml"]);
+    let mut why = serde_json::Value::Null;
+    within(DEADLINE, "Slurm has looked at the job", || {
+        why = bench.json(&["why", &second]);
+        why["queue"]["reason"] == "Dependency"
+    });
+    assert_eq!(why["queue"]["after"][0]["id"], first.as_str(), "{why}");
+    let said = bench.ask(&["why", &second]).out;
+    assert!(said.contains("after: prep ("), "{said}");
+    std::fs::write(go, "").unwrap();
+    assert_eq!(bench.ask(&["wait", &second]).code, 130);
+    let said = bench.ask(&["why", &second]).out;
+    assert!(said.contains("ended FAILED"), "{said}");
+}
+
+#[test]
+fn slurms_number_is_shown_and_finds_the_job() {
+    let bench = Bench::new();
+    bench.file(
+        "array.yaml",
+        "array: 0-5\nresources: {cpus: 8}\nrun: [sleep, \"600\"]\n",
+    );
+    let array = bench.submit(&["array.yaml"]);
+    within(DEADLINE, "three tasks run", || {
+        bench.json(&["status", &array])["tasks"]["running"] == 3
+    });
+    let number = bench.number(&array);
+    // Of an array, the tasks that wait and the nodes of those that run are told.
+    let mut said = String::new();
+    within(DEADLINE, "Slurm has looked at the tasks", || {
+        said = bench.ask(&["why", &array]).out;
+        said.contains("tasks 3-5 wait: ")
+    });
+    let status = bench.ask(&["status", &array]).out;
+    for part in [&format!("array {number}"), "node[1-3]"] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    for selector in [format!("slurm:{number}"), format!("slurm:{number}_2")] {
+        let found = bench.json(&["status", &selector]);
+        assert_eq!(found["id"], array.as_str(), "{selector}");
+        assert_eq!(found["backend_id"], number.as_str());
+    }
+    let bare = bench.ask(&["status", &number]);
+    assert!(bare.err.contains(&format!("slurm:{number}")), "{bare:?}");
+    end(&bench, &[&array]);
+    assert_eq!(bench.json(&["ls"])[0]["backend_id"], number.as_str());
 }
 
 #[test]
@@ -195,6 +307,10 @@ fn jobs_in_the_queue_are_held_released_and_requeued() {
     assert_eq!(bench.state(&small), "QUEUED");
     assert_eq!(bench.ask(&["release", &small]).code, 0);
     assert_eq!(bench.ask(&["wait", &small]).code, 0);
+    // What the batch script prints is nobody else's.
+    let output = format!("slurm-{}.out", bench.number(&small));
+    let output = std::fs::metadata(bench.job_dir(&small).join(output)).unwrap();
+    assert_eq!(output.permissions().mode() & 0o777, 0o600);
     assert_eq!(bench.ask(&["release", &big]).code, 0);
     within(DEADLINE, "the big job runs again", || {
         let status = bench.json(&["status", &big]);

@@ -40,6 +40,7 @@ fn build8_doctor_checks_a_cluster_and_has_a_remedy_for_what_it_finds() {
         ("accounting", "slurmdbd"),
         ("preemption", "with a signal ahead"),
         ("processes", "linuxproc"),
+        ("memory", "nothing keeps them within"),
         ("clock", "as this one"),
         ("mpi", "pmi2"),
         ("program", "herd-node"),
@@ -121,6 +122,11 @@ fn the_configuration_names_clusters_and_what_jobs_get_there() {
         said.contains("backend big, as the configuration says"),
         "{said}"
     );
+    // Every command is asked in its own way, those that know no clusters as well.
+    let doctor = herd(&["doctor", "-b", "big", "-o", "json"]);
+    let findings: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let accounting = finding(&findings, "accounting");
+    assert_eq!(accounting["verdict"], "ok", "{accounting}");
     // The job knows its cluster afterwards.
     assert_eq!(bench.json(&["status"])["backend"], "big");
     // What the job says stands over it.

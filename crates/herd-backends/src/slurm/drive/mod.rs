@@ -10,6 +10,7 @@ use herd_core::event::{Event, EventKind};
 use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult};
+use herd_core::spec::JobType;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, JobDir, JobDirError};
@@ -121,6 +122,7 @@ async fn run(
                     failure: Some(Failure::DriverLost {
                         detail: error.to_string(),
                     }),
+                    why: None,
                     exit_code: exit::HERD_FAILED,
                     ended_ms: clock.now_ms(),
                     ranks: Vec::new(),
@@ -131,7 +133,8 @@ async fn run(
             }
         };
         if end.state == AttemptState::Preempted {
-            note(&dir, &clock, "Slurm starts it again")?;
+            let why = end.why.map_or_else(String::new, |why| format!("{why}; "));
+            note(&dir, &clock, &format!("{why}Slurm starts it again"))?;
             stage_out(options, LAST_STAGE_BOUND).await;
             return Ok(Driven::Again);
         }
@@ -256,10 +259,12 @@ async fn attempt(
     make_room(own, dir, plan, &nodes)?;
     let (id, run) = (allocation.id(), allocation.run.clone());
     let warn = options.warn;
+    let asked_in = job.clone();
     let why_ended = move || -> Asking {
-        let run = run.clone();
+        let (run, job) = (run.clone(), asked_in.clone());
         Box::pin(async move {
-            scontrol::why_ended(id, &run).await.unwrap_or_else(|error| {
+            let why = scontrol::why_ended(&job, id, &run).await;
+            why.unwrap_or_else(|error| {
                 // Slurm knows; what it says of the job later decides.
                 warn(&format!(
                     "cannot find out whether Slurm starts it again: {error}"
@@ -269,6 +274,8 @@ async fn attempt(
         })
     };
     let site = Site::read(job)?;
+    // Slurm signals MPI's launcher, which has ways of its own with the ranks.
+    let tells_ranks = site.signals_all && plan.job_type != JobType::Mpi;
     let container = site.image.as_ref().map(|image| {
         let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
         let program = options.executor.first().map(Path::new).unwrap_or(home);
@@ -303,7 +310,10 @@ async fn attempt(
         // The files of other nodes may be seen late here.
         logs_at_hand: false,
         log_grown: None,
-        why_ended: Some(WhyEnded(Box::new(why_ended))),
+        why_ended: Some(WhyEnded {
+            ask: Box::new(why_ended),
+            tells_ranks,
+        }),
         plan: plan.clone(),
     };
     drive_attempt(attempt, signals).await

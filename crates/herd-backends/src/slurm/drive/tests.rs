@@ -47,6 +47,7 @@ fn ended(job: &JobDir, state: AttemptState) {
         last_lines: Vec::new(),
     });
     let end = AttemptEnd {
+        why: None,
         state,
         exit_code: failure.as_ref().map_or(exit::SUCCESS, Failure::exit_code),
         failure,

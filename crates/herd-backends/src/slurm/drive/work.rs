@@ -128,6 +128,7 @@ fn unrun(state: AttemptState, clock: &Clock) -> AttemptEnd {
     AttemptEnd {
         state,
         failure: None,
+        why: None,
         exit_code: match state {
             AttemptState::Cancelled => exit::CANCELLED,
             _ => exit::HERD_FAILED,

@@ -22,6 +22,11 @@ pub struct LimitUse {
 }
 
 impl LimitUse {
+    /// Whether the job alone asks for more: then waiting never helps.
+    pub fn is_beyond(&self) -> bool {
+        self.asked.is_some_and(|asked| asked > self.limit)
+    }
+
     /// Whether the job would exceed it now.
     pub fn stands_against(&self) -> bool {
         let wanted = self.used.unwrap_or(0).checked_add(self.asked.unwrap_or(0));

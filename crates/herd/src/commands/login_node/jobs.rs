@@ -59,6 +59,7 @@ pub(super) fn submit(
     let id = job.id;
     let cluster = Cluster {
         name: job.cluster.clone(),
+        silent: false,
     };
     let lock = home.path().join("submitting");
     let locked = hold(&lock, id).map_err(|error| refused(&format!("lock the job: {error}")))?;
@@ -145,6 +146,7 @@ fn private(directory: &PathBuf) -> io::Result<()> {
 fn received(job: Job, secrets: BTreeMap<String, String>, yaml: Option<String>) -> Reply<JobInput> {
     let cluster = Cluster {
         name: job.cluster.clone(),
+        silent: false,
     };
     let facts = backend_slurm::facts(&cluster).map_err(|error| Refusal {
         hints: vec![format!("`herd doctor -b {}` looks closer", job.backend)],

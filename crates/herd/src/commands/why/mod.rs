@@ -52,7 +52,7 @@ pub(crate) fn run(args: &WhyArgs, home: Option<&Path>, printer: &mut Printer) ->
         reason: sentence(&job, &context),
         warnings: job.status.warnings.clone(),
         note: context.note.clone(),
-        queue: queue::look(&job),
+        queue: queue::look(&job, &home),
     };
     printer.one(&answer, &answer.id, args.output.output, |_look| {
         let mut said = format!(

@@ -44,6 +44,7 @@ pub(crate) fn of(backend: &SlurmBackend, home: Option<&Path>) -> Vec<Finding> {
     findings.push(login::shell());
     let cluster = Cluster {
         name: backend.cluster.clone(),
+        silent: false,
     };
     match backend_slurm::survey(&cluster) {
         Ok(survey) => {

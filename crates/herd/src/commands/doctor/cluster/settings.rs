@@ -110,8 +110,17 @@ fn accounting(survey: &Survey) -> Finding {
 }
 
 fn memory(survey: &Survey) -> Finding {
-    if survey.facts.config.divides_memory() {
-        return Finding::ok("memory", "divided among jobs");
+    let config = &survey.facts.config;
+    if config.divides_memory() && config.bounds_memory() {
+        return Finding::ok("memory", "divided among jobs, which are kept within it");
+    }
+    if config.divides_memory() {
+        let detail = "divided among jobs, and nothing keeps them within their part";
+        return Finding::new("memory", Verdict::Warn, detail).remedy(
+            "a job that takes more than `resources.memory` goes on, at the expense of others: \
+             `TaskPlugin=task/cgroup` with `ConstrainRAMSpace=yes` in cgroup.conf, or \
+             `JobAcctGatherParams=OverMemoryKill`, ends it",
+        );
     }
     Finding::new("memory", Verdict::Warn, "not divided among jobs").remedy(
         "`resources.memory` bounds nothing; `SelectTypeParameters=CR_Core_Memory` divides it",
