@@ -1,4 +1,4 @@
-"""`python -m herdsman._call DIRECTORY`: the process of a job that is one call, or of one task of many."""
+"""`python -m herdsman._call DIRECTORY call|task`: the process of a job that is one call, or of one task of many."""
 
 import os
 import sys
@@ -11,12 +11,12 @@ from herdsman import _calls
 _CANCEL_SECONDS = 10
 
 
-def main(directory):
-    task = os.environ.get("HERD_ARRAY_INDEX")
-    index = int(task or "0")
+def main(directory, kind):
+    # A call that a task has made has the variable, too.
+    index = int(os.environ["HERD_ARRAY_INDEX"]) if kind == "task" else 0
     try:
         if not _calls.claim(directory, index, "running"):
-            if task is None:
+            if kind == "call":
                 # The job is about to be cancelled, and is to end so. Other tasks of an array go on.
                 time.sleep(_CANCEL_SECONDS)
             return 0
@@ -46,4 +46,4 @@ def _deliver_error(directory, index, error):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
