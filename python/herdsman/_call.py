@@ -1,16 +1,24 @@
-"""`python -m herdsman._call DIRECTORY`: the process of a job that is one call, or of one task of many."""
+"""`python -m herdsman._call DIRECTORY call|task`: the process of a job that is one call, or of one task of many."""
 
 import os
 import sys
+import time
 import traceback
 
 from herdsman import _calls
 
+#: Seconds in which a job whose call was cancelled before it began is cancelled itself.
+_CANCEL_SECONDS = 10
 
-def main(directory):
-    index = int(os.environ.get("HERD_ARRAY_INDEX", "0"))
+
+def main(directory, kind):
+    # A call that a task has made has the variable, too.
+    index = int(os.environ["HERD_ARRAY_INDEX"]) if kind == "task" else 0
     try:
         if not _calls.claim(directory, index, "running"):
+            if kind == "call":
+                # The job is about to be cancelled, and is to end so. Other tasks of an array go on.
+                time.sleep(_CANCEL_SECONDS)
             return 0
         fn, args, kwargs = _calls.read_call(directory, index)
         value = fn(*args, **kwargs)
@@ -38,4 +46,4 @@ def _deliver_error(directory, index, error):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -105,7 +105,7 @@ class Executor(_Base):
             entries = [_own_directory(), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]
             path = os.pathsep.join(entry for entry in entries if entry)
             document["env"] = {**env, "PYTHONPATH": path, MARK: "1"}
-            document["run"] = [python, "-m", "herdsman._call", batch.directory]
+            document["run"] = [python, "-m", "herdsman._call", batch.directory, "call" if batch.is_single else "task"]
             job = jobs.hand_over(["-"], json.dumps(document).encode(), backend, home, os.getpid())
             batch.begun(job, bool(document.get("retry")))
 

@@ -90,6 +90,7 @@ def test_a_call_may_use_an_executor(executor, home):
             return inner.submit(pow, 2, 3).result(60), list(inner.map(abs, [-1, -2]))
 
     assert executor.submit(outer, home).result(DEADLINE) == (8, [1, 2])
+    assert list(executor.map(outer, [home] * 2)) == [(8, [1, 2])] * 2
 
 
 def test_an_executor_is_of_the_process_that_made_it(executor):

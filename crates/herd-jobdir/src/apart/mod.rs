@@ -183,7 +183,14 @@ pub fn finish(
     {
         // A rank's failure has what it wrote to stderr, a task is shown with both streams.
         let log = job.task(task.result.index).path().join(runlog::DATA_NAME);
-        task.last_lines = last_lines(&log);
+        let of_task = format!("(task {}) ", task.result.index);
+        let lines = last_lines(&log).into_iter();
+        let bare = |line: String| {
+            line.strip_prefix(&of_task)
+                .map(str::to_owned)
+                .unwrap_or(line)
+        };
+        task.last_lines = lines.map(bare).collect();
     }
     match job.write_result(&whole, durability) {
         Ok(()) | Err(JobDirError::AlreadyWritten(_)) => {}

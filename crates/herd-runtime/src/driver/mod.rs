@@ -145,6 +145,7 @@ pub async fn run(mut attempt: Attempt, signals: &mut Signals) -> Result<AttemptE
         records: Records::new(attempt.warn),
         why_ended: attempt.why_ended,
         asking: None,
+        withdrawn: false,
         last_resort: LastResort::default(),
         end: None,
     };
@@ -183,6 +184,8 @@ struct Driver {
     why_ended: Option<WhyEnded>,
     /// Why a signal has come, while it is being found out.
     asking: Option<Asking>,
+    /// Whether the backend has asked for the end, as far as it tells.
+    withdrawn: bool,
     last_resort: LastResort,
     end: Option<AttemptEnd>,
 }
@@ -237,6 +240,7 @@ impl Driver {
                 }
                 () = self.starter.due() => self.start_again(),
                 why = answer(&mut self.asking) => {
+                    self.withdrawn = why != Withdrawal::Nobody;
                     self.coordinator.decide(why, self.clock.now_ms());
                 }
                 () = self.clock.at(self.coordinator.next_due_ms()) => {
@@ -315,15 +319,16 @@ impl Driver {
             Asked::End(signal) => {
                 let (by, code) = asked_by_signal(&self.job, signal);
                 // Without a guard nobody ends what is left after us: two seconds remain (I5).
+                let orphaned = guard::guard_is_gone();
                 let mut withdrawn = false;
                 if let Some(WhyEnded { ask, .. }) = self.why_ended.take() {
                     self.asking = Some(ask());
                     withdrawn = true;
-                } else if self.asking.is_some() {
-                    // The batch system asks every process, not twice.
+                } else if (self.asking.is_some() || self.withdrawn) && !orphaned {
+                    // The batch system asks every process, not twice, and some of them late: asked again,
+                    // ranks would be killed at once.
                     return;
                 }
-                let orphaned = guard::guard_is_gone();
                 let grace = u64::try_from(GRACE.as_millis()).unwrap_or(0);
                 let grace_ms = orphaned.then_some(grace);
                 if orphaned && !self.last_resort.is_set() {

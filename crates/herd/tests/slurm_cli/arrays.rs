@@ -19,7 +19,7 @@ fn build7_a_batch_script_with_an_array_runs_as_sbatch_would_run_it() {
         assert!(answer.out.contains(&line), "{answer:?}");
     }
     // The task is shown with what it wrote to either stream, and with the node that it was on.
-    assert!(answer.err.contains("4 of 1-7, 3"), "{answer:?}");
+    assert!(answer.err.contains("│ 4 of 1-7, 3"), "{answer:?}");
     assert!(!answer.err.contains("node0"), "{answer:?}");
     let status = bench.json(&["status"]);
     let node = status["node_list"][0]["name"].as_str().unwrap_or_default();
