@@ -15,15 +15,11 @@ const CLEARLY_EARLIER_MS: u64 = 1000;
 /// The failure that came first, where any rank failed.
 pub fn first_cause(ranks: &[RankResult]) -> Option<&RankResult> {
     let of_itself = |rank: &&RankResult| failed(rank) && !rank.stopped;
-    let first_end = ranks
-        .iter()
-        .filter(of_itself)
-        .map(|rank| rank.ended_ms)
-        .min();
+    let first_failure = ranks.iter().filter(of_itself).map(failure_ms).min();
     let excused = |rank: &RankResult| {
         rank.stopped
             && !recorded_ms(rank)
-                .zip(first_end)
+                .zip(first_failure)
                 .is_some_and(|(recorded, first)| {
                     recorded.saturating_add(CLEARLY_EARLIER_MS) < first
                 })
@@ -61,7 +57,9 @@ fn failure_ms(rank: &RankResult) -> u64 {
 }
 
 fn recorded_ms(rank: &RankResult) -> Option<u64> {
-    rank.error.as_ref().and_then(|error| error.timestamp_ms)
+    let recorded = rank.error.as_ref().and_then(|error| error.timestamp_ms);
+    // Who has no clock writes 0.
+    recorded.filter(|recorded| *recorded > 0)
 }
 
 #[cfg(test)]
@@ -135,6 +133,11 @@ mod tests {
         // Its record is of the end that was asked for.
         assert_eq!(blamed(&[first.clone(), stopped(30_000, 20_000)]), Some(0));
         assert_eq!(blamed(&[first, stopped(21_000, 19_500)]), Some(0));
+        // As old as that of the rank that made herd stop it.
+        let first = recorded(2, 20_000, 15_000);
+        assert_eq!(blamed(&[first, stopped(21_000, 15_000)]), Some(2));
+        let first = ended(0, ProcessEnd::Exited(1), 20_000);
+        assert_eq!(blamed(&[first, stopped(21_000, 0)]), Some(0));
         // Nobody failed of itself, so nobody can be earlier than that.
         assert_eq!(blamed(&[stopped(21_000, 15_000)]), Some(1));
     }

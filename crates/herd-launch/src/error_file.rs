@@ -9,6 +9,8 @@ use std::path::Path;
 use herd_core::result::RankError;
 use serde_json::Value;
 
+use crate::python_json;
+
 /// Largest file that is read.
 const SIZE_MAX: u64 = 1024 * 1024;
 
@@ -67,7 +69,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, ErrorFileProble
 }
 
 fn parse(bytes: &[u8]) -> Result<RankError, ErrorFileProblem> {
-    let value: Value = serde_json::from_slice(bytes).map_err(ErrorFileProblem::Json)?;
+    let value = python_json::parse(bytes).map_err(ErrorFileProblem::Json)?;
     match value.get("message") {
         Some(Value::String(message)) => Ok(RankError {
             message: message.clone(),

@@ -13,6 +13,7 @@ pub mod follow;
 pub mod group;
 pub mod lines;
 pub mod pause;
+mod python_json;
 pub mod rendezvous;
 pub mod spawn;
 pub mod store;

@@ -22,6 +22,8 @@ use crate::guard;
 pub const PROGRAM: &str = "herdrun";
 /// The secret that the nodes of a job share.
 const KEY_VARIABLE: &str = "HERD_RDZV_KEY";
+/// What torchrun ends with, whatever went wrong.
+const FAILED: u8 = 1;
 /// Signals that wait to be acted on.
 const QUEUE: usize = 16;
 
@@ -77,7 +79,7 @@ fn launch(flags: Flags, secret: Option<&str>) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => {
             complain(&format!("cannot start the event loop: {error}"));
-            return exit::HERD_FAILED;
+            return FAILED;
         }
     };
     let status = runtime.block_on(async {
@@ -86,7 +88,7 @@ fn launch(flags: Flags, secret: Option<&str>) -> u8 {
             Err(error) => {
                 complain(&format!("cannot watch for signals: {error}"));
                 return Status {
-                    code: exit::HERD_FAILED,
+                    code: FAILED,
                     report: String::new(),
                 };
             }

@@ -158,6 +158,17 @@ fn error_file(test: &Nodes, logs: &str, local_rank: u32) -> Value {
     json(&attempt.join(local_rank.to_string()).join("error.json"))
 }
 
+/// The store of [`TRAIN`] is at the same port in all attempts.
+#[track_caller]
+fn stays_where_it_is(test: &Nodes) {
+    let places = test.lines("places");
+    let port = |line: &str| line.rsplit(':').next().map(str::to_owned);
+    assert!(
+        places.iter().all(|place| port(place) == port(&places[0])),
+        "{places:?}"
+    );
+}
+
 #[test]
 fn row_49_one_node_trains_over_two_attempts_at_one_store() {
     let test = Nodes::new("");
@@ -180,13 +191,7 @@ fn row_49_one_node_trains_over_two_attempts_at_one_store() {
         text.contains("rank 1 (local rank 1) exited with code 1; attempt 1 begins"),
         "{text}"
     );
-    // The store stays where it is.
-    let places = test.lines("places");
-    let port = |line: &str| line.rsplit(':').next().map(str::to_owned);
-    assert!(
-        places.iter().all(|place| port(place) == port(&places[0])),
-        "{places:?}"
-    );
+    stays_where_it_is(&test);
     let said = error_file(&test, "logs", 1);
     assert_eq!(
         said["message"]["message"],
@@ -212,6 +217,7 @@ fn row_49_two_nodes_train_over_two_attempts() {
         end(&mut nodes, 0);
         let text = nodes[0].err() + &nodes[1].err();
         assert_eq!(printed(&nodes), trained(4), "{text}");
+        stays_where_it_is(&test);
         assert!(
             text.contains("rank 3 (local rank 1) exited with code 1"),
             "{text}"

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::WorkerEnd;
@@ -158,7 +159,7 @@ struct Line<'a> {
 
 /// The event log cannot be written to.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the event log {}\nhint: --event-log-handler=file:PATH needs a directory that exists and may be written to", path.display())]
+#[error("cannot open the event log {}\nhint: --event-log-handler=file:PATH needs a directory that exists and may be written to, a pipe a reader", path.display())]
 pub struct CannotOpen {
     path: PathBuf,
     #[source]
@@ -194,12 +195,19 @@ impl Events {
     /// Events are appended to a file, which is made for its owner alone.
     pub fn file(run_id: &str, path: &Path) -> Result<Self, CannotOpen> {
         let mut options = OpenOptions::new();
+        // A pipe that nobody reads would be waited for, before signals are acted on.
+        options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         let file = options.append(true).create(true).mode(0o600).open(path);
         let file = file.map_err(|source| CannotOpen {
             path: path.to_owned(),
             source,
         })?;
         Ok(Self::over(run_id, Sink::File(file)))
+    }
+
+    /// The id of the run, once it is known; copies that were made before keep theirs.
+    pub fn set_run_id(&mut self, run_id: &str) {
+        run_id.clone_into(&mut self.run_id);
     }
 
     fn over(run_id: &str, sink: Sink) -> Self {

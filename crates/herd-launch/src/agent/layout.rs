@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 const NOWHERE: &str = "/dev/null";
 /// Begins the names of roots that nobody has named.
 const IMPLICIT: &str = "torchelastic_";
+/// Where else temporary files may be, where the directory for them is none: on a node that has not the one
+/// of the machine on which the job was handed in. Python's `tempfile`, and so torchrun, looks there too.
+const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 /// Tries for a name that is free.
 const TRIES: u32 = 16;
 
@@ -83,7 +86,13 @@ impl Layout {
             make_named(root)?;
             (root.to_owned(), None)
         } else {
-            let made = unique(temporary, IMPLICIT)?;
+            let made = unique(temporary, IMPLICIT).or_else(|error| {
+                let others = TEMPORARY.iter().map(Path::new);
+                let made = others
+                    .map(|other| unique(other, IMPLICIT))
+                    .find_map(Result::ok);
+                made.ok_or(error)
+            })?;
             (made.clone(), Some(made))
         };
         // An id may hold what a directory's name may not.

@@ -198,6 +198,7 @@ impl<'a> Lines<'a> {
     fn push(&mut self, line: &Line<'_>) {
         let start = self.text.len();
         self.text.extend_from_slice(self.header.as_bytes());
+        let line_start = self.text.len();
         // What is no UTF-8 is replaced, as people expect of a console.
         self.text
             .extend_from_slice(String::from_utf8_lossy(line.text).as_bytes());
@@ -205,10 +206,11 @@ impl<'a> Lines<'a> {
             self.text.push(b'\n');
         }
         let Some(wanted) = self.wanted else { return };
-        let shown = &self.text[start..];
-        let has = |part: &String| memchr::memmem::find(shown, part.as_bytes()).is_some();
+        // The header goes along and is not looked at, as with torchrun.
+        let said = &self.text[line_start..];
+        let has = |part: &String| memchr::memmem::find(said, part.as_bytes()).is_some();
         if wanted.iter().any(has) {
-            self.filtered.extend_from_slice(shown);
+            self.filtered.extend_from_slice(&self.text[start..]);
         }
     }
 

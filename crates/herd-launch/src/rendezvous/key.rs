@@ -1,16 +1,24 @@
 //! The secret that the nodes of a job share.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use herd_link::Key;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
 use super::RendezvousError;
 
 /// More than a key is never read.
 const MOST: u64 = 256;
+/// How long a pipe may say nothing.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 
 /// The key from `HERD_RDZV_KEY`'s value, else from the file that `key_file` of `--rdzv-conf` names;
 /// none where neither is given. An empty variable is none.
@@ -26,15 +34,34 @@ pub fn read_key(
     let Some(path) = file else {
         return Ok(None);
     };
-    let mut text = Zeroizing::new(String::new());
-    File::open(path)
-        .and_then(|file| file.take(MOST).read_to_string(&mut text))
-        .map_err(|source| RendezvousError::KeyFile {
-            path: path.to_owned(),
-            source,
-        })?;
+    let text = read_file(path).map_err(|source| RendezvousError::KeyFile {
+        path: path.to_owned(),
+        source,
+    })?;
     let key = Key::from_hex(&text).map_err(bad(format!("file {}", path.display())))?;
     Ok(Some(key))
+}
+
+/// The beginning of a file. A pipe, such as a shell's `<(…)`, is waited for, but not for ever: this is before
+/// signals are acted on.
+fn read_file(path: &Path) -> io::Result<Zeroizing<String>> {
+    let mut options = OpenOptions::new();
+    // A pipe that nobody writes would be waited for when it is opened.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.read(true).custom_flags(nonblocking).open(path)?;
+    let mut text = Zeroizing::new(String::new());
+    let mut rest = file.take(MOST);
+    loop {
+        match rest.read_to_string(&mut text) {
+            Ok(_) => return Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        let mut ready = [PollFd::new(rest.get_ref(), PollFlags::IN)];
+        if rustix::event::poll(&mut ready, Some(&PATIENCE))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +84,10 @@ mod tests {
         let wrong = read_key(Some("secret"), None).unwrap_err();
         let shown = format!("{wrong} {wrong:?}");
         assert!(shown.contains("HERD_RDZV_KEY") && !shown.contains("secret"));
+        // A pipe without a writer is read at once, to its end.
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        read_key(None, Some(&pipe)).unwrap_err();
         let missing = read_key(None, Some(Path::new("/nonexistent/key"))).unwrap_err();
         assert!(missing.to_string().contains("/nonexistent/key"));
     }

@@ -77,6 +77,8 @@ pub struct Rendezvous {
     waiting: Option<Waiting>,
     /// Taken for the next round, should this become node 0.
     master: Option<MasterPort>,
+    /// The port of the store that this node serves as node 0: it stays over restarts.
+    serving: Option<u16>,
     /// What one node alone was given before.
     alone: Option<World>,
     warned: bool,
@@ -97,6 +99,7 @@ impl Rendezvous {
             round: 0,
             waiting: None,
             master: None,
+            serving: None,
             alone: None,
             warned: false,
             reason: None,
@@ -289,12 +292,13 @@ impl Rendezvous {
         if self.member.is_none() {
             self.connect().await?;
         }
-        // A new one each time: after a change of nodes nobody knows which stores are still used.
-        if self.settings.backend == Backend::C10d && self.master.is_none() {
+        let is_c10d = self.settings.backend == Backend::C10d;
+        if is_c10d && self.master.is_none() && self.serving.is_none() {
             self.master = Some(take_port(&self.address, 0)?);
         }
         let round = self.round;
-        let port = self.master.as_ref().map_or(0, MasterPort::number);
+        let taken = self.master.as_ref().map(MasterPort::number);
+        let port = self.serving.or(taken).unwrap_or(0);
         self.wish(ToHost::Join {
             round,
             restarts,
@@ -310,6 +314,8 @@ impl Rendezvous {
             Backend::Static if is_first => self.door(&assignment).await?,
             _ => self.master.take().filter(|_| is_first),
         };
+        let serves = is_c10d && is_first && assignment.has_store;
+        self.serving = serves.then_some(assignment.master_port);
         Ok(joined(assignment, master))
     }
 

@@ -6,7 +6,7 @@ use super::command;
 use super::flags::{EventLog, Flags};
 use crate::agent::events::{CannotOpen, Event, Events};
 
-/// Opens the log that `--event-log-handler` names.
+/// Opens the log that `--event-log-handler` names, for a run whose id is not known yet.
 pub fn open(flags: &Flags) -> Result<Events, CannotOpen> {
     match &flags.event_log {
         EventLog::Null => Ok(Events::none()),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::failure::ProcessFailure;
 use crate::error_file::{ErrorFileProblem, read_bytes};
+use crate::python_json;
 
 /// Why the parent's error file could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +55,8 @@ pub fn copy_to_parent(root: &ProcessFailure, parent: &Path) -> Result<bool, Copy
     let Some(bytes) = read_bytes(child).map_err(unreadable)? else {
         return Ok(false);
     };
-    let content: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| unreadable(ErrorFileProblem::Json(error)))?;
+    let content =
+        python_json::parse(&bytes).map_err(|error| unreadable(ErrorFileProblem::Json(error)))?;
     let text = with_exit_code(content, root.exit_code()).to_string();
     replace(parent, text.as_bytes()).map_err(|source| CopyError::Write {
         path: parent.to_owned(),

@@ -24,7 +24,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 #[test]
 fn a_file_has_every_event_of_a_launch_with_a_restart() {
     let launch = Launch::new(
-        "[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && exit 7; exec sleep 600",
+        "echo $TORCHELASTIC_RUN_ID; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && exit 7; exec sleep 600",
     );
     let output = launch
         .command(
@@ -71,7 +71,10 @@ fn a_file_has_every_event_of_a_launch_with_a_restart() {
             "launch-ended",
         ]
     );
-    assert!(events.iter().all(|event| event["run_id"] == "job"));
+    // The id that workers see, which one node alone makes itself.
+    let told = out(&output);
+    let run_id = told.lines().next().unwrap();
+    assert!(events.iter().all(|event| event["run_id"] == run_id));
     let times: Vec<u64> = events
         .iter()
         .map(|event| event["time_ms"].as_u64().unwrap())
@@ -130,4 +133,14 @@ fn nothing_is_written_by_default_and_other_handlers_are_refused() {
     let output = launch.run(&["--event-log-handler=file:/no/such/place"]);
     assert_status(&output, 1);
     assert!(err(&output).contains("hint:"), "{}", err(&output));
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_no_log_and_stops_nobody() {
+    let launch = Launch::new("echo never");
+    nix::unistd::mkfifo(&launch.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let output = launch.run(&["--event-log-handler=file:pipe"]);
+    assert_status(&output, 1);
+    assert_eq!(out(&output), "");
+    assert!(err(&output).contains("a pipe a reader"), "{}", err(&output));
 }

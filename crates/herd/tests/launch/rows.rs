@@ -137,6 +137,18 @@ pub(crate) fn row_12_filtered_lines_are_written_once_more_with_their_headers() {
         .unwrap();
     let text = fs::read_to_string(launch.path("logs").join(file)).unwrap();
     assert_eq!(text, "[default0]:a zebra,led\n");
+    // What only the header has is no match.
+    let launch = Launch::new("echo loss");
+    let flags = [
+        "--tee=1",
+        "--log-dir=logs",
+        "--duplicate-stdout-filters=default",
+    ];
+    assert_status(&launch.run(&flags), 0);
+    let found = files(&launch.path("logs"));
+    let file = found.iter().find(|f| f.ends_with("filtered_stdout.log"));
+    let text = fs::read_to_string(launch.path("logs").join(file.unwrap())).unwrap();
+    assert_eq!(text, "");
 }
 
 #[test]
@@ -560,10 +572,6 @@ fn what_cannot_be_started_is_named_with_what_helps() {
         &["/nosuch/python", "PYTHON_EXEC"],
     );
     says(
-        herd(&["--no-python", "./worker"]).env("TMPDIR", "/nosuch"),
-        &["/nosuch/", "TMPDIR"],
-    );
-    says(
         &mut herd(&["--log-dir=plain", "--no-python", "./worker"]),
         &["plain", "not a directory"],
     );
@@ -574,4 +582,19 @@ fn what_cannot_be_started_is_named_with_what_helps() {
         .current_dir(launch.path("gone"));
     says(&mut shell, &["working directory"]);
     assert!(!launch.path("started").exists());
+}
+
+#[test]
+pub(crate) fn a_directory_for_temporary_files_that_is_not_there_is_another() {
+    let launch = Launch::new("echo \"$TORCHELASTIC_ERROR_FILE\"");
+    for missing in ["/nosuch", "/proc"] {
+        let mut command = launch.command(&[], &[]);
+        let output = command.env("TMPDIR", missing).output().unwrap();
+        assert_status(&output, 0);
+        assert!(
+            out(&output).starts_with("/tmp/torchelastic_"),
+            "{}",
+            out(&output)
+        );
+    }
 }

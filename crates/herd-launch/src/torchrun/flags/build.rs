@@ -109,7 +109,10 @@ fn flags(reader: &Reader<'_>) -> Result<Flags, FlagError> {
             .value("signals-to-handle", |text| Ok(values::signals(text)))?
             .unwrap_or_else(|| values::signals(DEFAULT_SIGNALS)),
         shutdown_timeout: shutdown_timeout(reader)?,
-        log_dir: reader.raw("log-dir").map(|(_, path)| PathBuf::from(path)),
+        log_dir: reader
+            .raw("log-dir")
+            .map(|(_, path)| PathBuf::from(path))
+            .filter(|path| !path.as_os_str().is_empty()),
         redirects: reader.value("redirects", mask)?.unwrap_or_default(),
         tee: reader.value("tee", mask)?.unwrap_or_default(),
         local_ranks_filter: rank_set(reader, "local-ranks-filter")?,

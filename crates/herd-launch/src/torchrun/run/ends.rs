@@ -74,8 +74,9 @@ pub(super) fn all_done(ends: &[WorkerEnd]) -> bool {
 
 /// What each worker used, for `--summary`.
 pub(super) fn summary(world: &World, ends: &[WorkerEnd], began: Instant) -> String {
+    let s = if ends.len() == 1 { "" } else { "s" };
     let mut text = format!(
-        "herd launch: {} workers in {:.1} s\n  rank  exit  cpu (s)  peak (MiB)\n",
+        "herd launch: {} worker{s} in {:.1} s\n  rank  exit  cpu (s)  peak (MiB)\n",
         ends.len(),
         began.elapsed().as_secs_f64()
     );

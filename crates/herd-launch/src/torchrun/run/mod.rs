@@ -94,11 +94,11 @@ impl LaunchError {
 /// brings signals.
 pub async fn run(flags: Flags, secret: Option<&str>, told: &mut mpsc::Receiver<Told>) -> Status {
     let began = Instant::now();
-    let events = match events::open(&flags) {
+    let mut events = match events::open(&flags) {
         Ok(events) => events,
         Err(error) => return refused(&error.into()),
     };
-    let launched = launch(flags, &events, secret, told).await;
+    let launched = launch(flags, &mut events, secret, told).await;
     let status = launched.unwrap_or_else(|error| refused(&error));
     events::ended(&events, began, status.code);
     status
@@ -117,12 +117,11 @@ fn refused(error: &LaunchError) -> Status {
 
 async fn launch(
     mut flags: Flags,
-    events: &Events,
+    events: &mut Events,
     secret: Option<&str>,
     told: &mut mpsc::Receiver<Told>,
 ) -> Result<Status, LaunchError> {
     let workers = workers::count(&flags)?;
-    events::started(events, &flags, workers, workers::full_host_name());
     let variable = |name: &str| std::env::var_os(name);
     let interpreter = command::interpreter(&flags, &variable, &workers::is_program)?;
     let found = Surroundings::read(|name| variable(name)?.into_string().ok());
@@ -138,6 +137,8 @@ async fn launch(
     };
     let settings = meeting::settings(&flags, own)?;
     let run_id = settings.id.clone();
+    events.set_run_id(&run_id);
+    events::started(events, &flags, workers, workers::full_host_name());
     let min_nodes = settings.min_nodes;
     let meeting = Rendezvous::new(settings)?;
     if worker_env::sets_omp_default(workers, &variable) {
