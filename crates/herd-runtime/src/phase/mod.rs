@@ -10,7 +10,7 @@ use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
 use herd_launch::cgroup::MemoryWatch;
 use herd_launch::follow::{FileId, Followed, Follower};
-use herd_launch::{ExitInfo, Group, Pid, Signal, tree};
+use herd_launch::{ExitInfo, Group, Pid, Signal, sys, tree};
 use herd_link::LogFrame;
 use herd_link::message::{Assign, Phase, ServiceFailure, SetupResult};
 
@@ -167,6 +167,10 @@ impl PhaseRun {
         if !started {
             // The others of this node must not wait for a peer that never comes (D1).
             run.stop(9, Duration::ZERO);
+        } else if phase == Phase::Run {
+            // Meeting the coordinator has taken much of the program; from here on little of it is used. Where
+            // that fails it is larger.
+            let _larger = sys::give_back_code();
         }
         run
     }
