@@ -139,10 +139,11 @@ mod tests {
             ("go", 0o755, b"if [ a ]; then\n: [\nfi", "./go"),
         ];
         for (name, mode, content, command) in cases {
-            let hint = refused(name, mode, content);
-            let hint = hint.unwrap();
-            let start = format!("`herd run -- {command}` runs it");
-            assert!(hint.starts_with(&start), "{name}: {hint}");
+            let mut hint = format!("`herd run -- {command}` runs it");
+            if content.starts_with(b"#!") {
+                hint += "; a script with an `#SBATCH` line is a batch script";
+            }
+            assert_eq!(refused(name, mode, content), Some(hint), "{name}");
         }
     }
 

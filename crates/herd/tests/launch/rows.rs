@@ -121,6 +121,16 @@ pub(crate) fn row_11_a_rank_filter_hides_the_others_and_their_files_are_whole() 
     );
 }
 
+/// What the filter of standard output has kept.
+fn filtered(launch: &Launch) -> String {
+    let found = files(&launch.path("logs"));
+    let file = found
+        .iter()
+        .find(|f| f.ends_with("attempt_0/filtered_stdout.log"))
+        .unwrap();
+    fs::read_to_string(launch.path("logs").join(file)).unwrap()
+}
+
 #[test]
 pub(crate) fn row_12_filtered_lines_are_written_once_more_with_their_headers() {
     let launch = Launch::new("echo an apple; echo a zebra,led; echo nothing");
@@ -130,13 +140,7 @@ pub(crate) fn row_12_filtered_lines_are_written_once_more_with_their_headers() {
         "--duplicate-stdout-filters=app,,le,zed,ra,,l",
     ];
     assert_status(&launch.run(&flags), 0);
-    let found = files(&launch.path("logs"));
-    let file = found
-        .iter()
-        .find(|f| f.ends_with("attempt_0/filtered_stdout.log"))
-        .unwrap();
-    let text = fs::read_to_string(launch.path("logs").join(file)).unwrap();
-    assert_eq!(text, "[default0]:a zebra,led\n");
+    assert_eq!(filtered(&launch), "[default0]:a zebra,led\n");
     // What only the header has is no match.
     let launch = Launch::new("echo loss");
     let flags = [
@@ -145,10 +149,7 @@ pub(crate) fn row_12_filtered_lines_are_written_once_more_with_their_headers() {
         "--duplicate-stdout-filters=default",
     ];
     assert_status(&launch.run(&flags), 0);
-    let found = files(&launch.path("logs"));
-    let file = found.iter().find(|f| f.ends_with("filtered_stdout.log"));
-    let text = fs::read_to_string(launch.path("logs").join(file.unwrap())).unwrap();
-    assert_eq!(text, "");
+    assert_eq!(filtered(&launch), "");
 }
 
 #[test]

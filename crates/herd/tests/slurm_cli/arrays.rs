@@ -31,9 +31,7 @@ fn build7_a_batch_script_with_an_array_runs_as_sbatch_would_run_it() {
 fn row_14_an_array_beyond_a_limit_is_refused_plainly_and_nothing_is_left() {
     let bench = Bench::new();
     let limit = |jobs: &str| {
-        let set = format!("MaxSubmitJobs={jobs}");
-        let words = ["sacctmgr", "-i", "modify", "user", "root", "set", &set];
-        bench.lab.ask(&words);
+        bench.limit(["user", "root"], &format!("MaxSubmitJobs={jobs}"));
     };
     limit("3");
     bench.file("job.yaml", "array: 0-3\nrun: [\"true\"]\n");

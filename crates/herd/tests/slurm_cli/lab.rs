@@ -79,6 +79,12 @@ impl<'a> Bench<'a> {
         answer.out.trim().to_owned()
     }
 
+    /// Sets a limit of a `qos`, an `account` or a `user`.
+    pub(crate) fn limit(&self, [kind, name]: [&str; 2], limit: &str) {
+        let words = ["sacctmgr", "-i", "modify", kind, name, "set", limit];
+        self.lab.ask(&words);
+    }
+
     /// Writes a file into the directory.
     pub(crate) fn file(&self, name: &str, content: &str) {
         std::fs::write(self.dir.path().join(name), content).unwrap();

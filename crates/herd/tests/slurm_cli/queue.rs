@@ -100,9 +100,7 @@ fn build8_why_understands_a_reason_that_is_a_sentence() {
 fn build8_why_says_that_a_job_beyond_a_limit_never_starts() {
     let bench = Bench::new();
     let limit = |nodes: &str| {
-        let set = format!("MaxTRESPerUser=node={nodes}");
-        let words = ["sacctmgr", "-i", "modify", "qos", "low", "set", &set];
-        bench.lab.ask(&words);
+        bench.limit(["qos", "low"], &format!("MaxTRESPerUser=node={nodes}"));
     };
     limit("2");
     let job = bench.submit(&["-q", "low", "-N", "3", "--", "true"]);
@@ -183,10 +181,7 @@ fn slurms_number_is_shown_and_finds_the_job() {
 fn build8_why_shows_a_limit_and_what_is_used_of_it() {
     let bench = Bench::new();
     let limit = |gpus: &str| {
-        let set = format!("GrpTRES=gres/gpu={gpus}");
-        bench
-            .lab
-            .ask(&["sacctmgr", "-i", "modify", "account", "lab", "set", &set]);
+        bench.limit(["account", "lab"], &format!("GrpTRES=gres/gpu={gpus}"));
     };
     limit("3");
     let first = bench.submit(&["--gpus", "2", "--", "sleep", "600"]);
@@ -220,9 +215,7 @@ fn build8_why_shows_a_limit_and_what_is_used_of_it() {
 fn against_a_qos(limit: &str, value: &str, reason: &str) -> String {
     let bench = Bench::new();
     let set = |value: &str| {
-        let set = format!("{limit}={value}");
-        let words = ["sacctmgr", "-i", "modify", "qos", "low", "set", &set];
-        bench.lab.ask(&words);
+        bench.limit(["qos", "low"], &format!("{limit}={value}"));
     };
     set(value);
     let first = bench.submit(&["-q", "low", "-c", "2", "--", "sleep", "600"]);
