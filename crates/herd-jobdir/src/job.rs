@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use herd_core::JobId;
 use herd_core::result::{JobResult, TaskResult};
@@ -231,11 +230,9 @@ impl JobDir {
 
     /// Who has just had the job queued again: during the last minute, for earlier ones were for earlier
     /// attempts.
-    pub fn requeue_request(&self) -> Result<Option<String>, JobDirError> {
+    pub fn requeue_request(&self, now_ms: u64) -> Result<Option<String>, JobDirError> {
         let (requests, _) = self.read_control(0)?;
         let newest = requests.iter().rev().find(|r| r["request"] == REQUEUE);
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now_ms = now_ms.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(0));
         let recent = newest.filter(|request| {
             let at = request["time_ms"].as_u64().unwrap_or(0);
             // The clocks of two machines are not the same.

@@ -1,9 +1,9 @@
 //! The directory that a job works in, copied to the login node as it is: an archive in pieces.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
-use herd_workdir::Tree;
+use herd_workdir::{Tree, in_parts};
 
 use crate::channel::Channel;
 use crate::error::LoginError;
@@ -30,8 +30,8 @@ pub fn send(tree: &Tree, channel: &mut Channel) -> Result<(), LoginError> {
 
 /// Writes all of it, in pieces.
 pub fn write_pieces(tree: &Tree, mut put: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-    tree.write(BufWriter::with_capacity(PIECE, Pieces(&mut put)))?;
-    put(&0_u32.to_le_bytes())
+    tree.write(pieces(&mut put))?;
+    put(&LAST)
 }
 
 /// The same of an archive that is there already.
@@ -39,27 +39,23 @@ pub fn copy_pieces(
     archive: &mut impl Read,
     mut put: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(PIECE, Pieces(&mut put));
+    let mut out = pieces(&mut put);
     io::copy(archive, &mut out)?;
     out.flush()?;
     drop(out);
-    put(&0_u32.to_le_bytes())
+    put(&LAST)
 }
 
-struct Pieces<'a, F>(&'a mut F);
+/// The length of the piece after which no other comes.
+const LAST: [u8; 4] = 0_u32.to_le_bytes();
 
-impl<F: FnMut(&[u8]) -> io::Result<()>> Write for Pieces<'_, F> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let part = bytes.get(..bytes.len().min(PIECE)).unwrap_or_default();
+/// Each piece has its length before it.
+fn pieces(put: &mut impl FnMut(&[u8]) -> io::Result<()>) -> impl Write {
+    in_parts(PIECE, |part: &[u8]| {
         let length = u32::try_from(part.len()).unwrap_or(0).to_le_bytes();
-        (self.0)(&length)?;
-        (self.0)(part)?;
-        Ok(part.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+        put(&length)?;
+        put(part)
+    })
 }
 
 /// What comes over a call, as a stream.

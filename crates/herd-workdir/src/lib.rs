@@ -4,7 +4,7 @@
 //! neither file, directory nor link is left out, and told.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -184,6 +184,33 @@ impl Tree {
         let mut out = archive.into_inner()?;
         out.flush()?;
         Ok(out)
+    }
+}
+
+/// What is written comes to `put` in parts of at most so many bytes, once it is flushed or enough has come.
+pub fn in_parts<F>(most: usize, put: F) -> BufWriter<Parts<F>>
+where
+    F: FnMut(&[u8]) -> io::Result<()>,
+{
+    BufWriter::with_capacity(most, Parts { most, put })
+}
+
+/// The end of [`in_parts`].
+#[derive(Debug)]
+pub struct Parts<F> {
+    most: usize,
+    put: F,
+}
+
+impl<F: FnMut(&[u8]) -> io::Result<()>> Write for Parts<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let part = bytes.get(..bytes.len().min(self.most)).unwrap_or_default();
+        (self.put)(part)?;
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -88,10 +88,7 @@ impl Place {
             let opened = LoginPlace::open(name, &target, &slurm)?;
             return Ok(Self::Login(Box::new(opened)));
         }
-        let cluster = Cluster {
-            name: slurm.cluster,
-            silent: false,
-        };
+        let cluster = Cluster::named(slurm.cluster);
         let mut facts = backend_slurm::facts(&cluster).map_err(|error| {
             Fault::new(format!("backend {name}: {}", error_line(&error))).hint(format!(
                 "`herd doctor -b {name}` looks closer; `-b local` runs the job on this machine"

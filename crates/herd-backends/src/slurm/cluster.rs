@@ -63,6 +63,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// The cluster of this name; the only one where there is none.
+    pub fn named(name: Option<String>) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
     /// Runs a command that only asks, or that may be repeated.
     pub(super) async fn ask(&self, call: Call) -> Result<Answer, CommandError> {
         self.run(call, Vec::new(), ASK).await

@@ -42,13 +42,17 @@ pub struct Part {
     pub tasks: Array,
 }
 
+impl Part {
+    /// Whether it has this one of Slurm's indices.
+    fn has(&self, task: u32) -> bool {
+        self.tasks.indices.binary_search(&task).is_ok()
+    }
+}
+
 impl Record {
     /// The cluster that has the job.
     pub fn on(&self) -> Cluster {
-        Cluster {
-            name: self.cluster.clone(),
-            silent: false,
-        }
+        Cluster::named(self.cluster.clone())
     }
 
     /// All of Slurm's numbers: one, or one for each part.
@@ -72,7 +76,7 @@ impl Record {
             Some(task) => self
                 .parts
                 .iter()
-                .any(|part| part.job == id.job && part.tasks.indices.binary_search(&task).is_ok()),
+                .any(|part| part.job == id.job && part.has(task)),
         }
     }
 
@@ -80,8 +84,7 @@ impl Record {
     pub fn task(&self, index: u32) -> Option<Id> {
         self.parts.iter().find_map(|part| {
             let task = index.checked_sub(part.offset)?;
-            let has = part.tasks.indices.binary_search(&task).is_ok();
-            has.then_some(Id {
+            part.has(task).then_some(Id {
                 job: part.job,
                 task: Some(task),
             })

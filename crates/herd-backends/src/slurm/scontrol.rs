@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use herd_core::exit::ProcessEnd;
 use herd_jobdir::JobDir;
+use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Cause, Withdrawal};
 use herd_slurm::control;
 use herd_slurm::job::{self, Id, Shown};
@@ -36,40 +37,41 @@ pub(super) async fn why_ended(
 ) -> Result<Withdrawal, ClusterError> {
     let mut asked = 0;
     // Slurm signals every process of the job, one after the other, and so it may be that of the question.
-    let text = loop {
+    let shown = loop {
         asked += 1;
-        match Cluster::default().text(job::show_call(id)).await {
-            Err(CommandError::Failed {
+        match show(id).await {
+            Err(ClusterError::Command(CommandError::Failed {
                 end: ProcessEnd::Signaled(_),
                 ..
-            }) if asked < ASKS => sleep(ASK_AGAIN).await,
+            })) if asked < ASKS => sleep(ASK_AGAIN).await,
             answer => break answer?,
         }
     };
-    let shown = job::parse(&text).map_err(|_other| ClusterError::Output {
-        command: "scontrol show job",
-    })?;
     // What cannot be read leaves what Slurm says.
     let cancelled = job.cancel_request().unwrap_or_default();
-    let requeued = job.requeue_request().unwrap_or_default();
+    let requeued = job.requeue_request(Clock::start().now_ms());
+    let requeued = requeued.unwrap_or_default();
     Ok(withdrawal(&shown, run, cancelled, requeued))
 }
 
 /// Whether Slurm has announced that it preempts the job, and how long is left until it does, where Slurm
 /// says that.
 pub(super) async fn preemption(id: Id) -> Result<Option<Preemption>, ClusterError> {
-    let text = Cluster::default().text(job::show_call(id)).await?;
-    let shown = job::parse(&text).map_err(|_other| ClusterError::Output {
-        command: "scontrol show job",
-    })?;
-    Ok(announced(&shown))
+    Ok(announced(&show(id).await?))
 }
 
 /// Whether this run of the job goes on, as far as Slurm is concerned.
 pub(super) async fn goes_on(id: Id, run: &SlurmRun) -> bool {
-    let text = Cluster::default().text(job::show_call(id)).await;
-    let shown = text.ok().and_then(|text| job::parse(&text).ok());
-    shown.is_some_and(|shown| shown.state == State::Running && shown.restarts == run.restarts)
+    let shown = show(id).await;
+    shown.is_ok_and(|shown| shown.state == State::Running && shown.restarts == run.restarts)
+}
+
+/// What Slurm says of the job that this process is in.
+async fn show(id: Id) -> Result<Shown, ClusterError> {
+    let text = Cluster::default().text(job::show_call(id)).await?;
+    job::parse(&text).map_err(|_other| ClusterError::Output {
+        command: "scontrol show job",
+    })
 }
 
 /// A preemption that was announced.

@@ -33,10 +33,7 @@ pub(crate) fn observe(
         of.push(job);
     }
     for (name, asked) in by_cluster {
-        let cluster = Cluster {
-            name: name.clone(),
-            silent: false,
-        };
+        let cluster = Cluster::named(name.clone());
         let question = async {
             let answer = timeout(bound, observe::observe(&cluster, &asked)).await;
             answer.unwrap_or_else(|_elapsed| {

@@ -18,11 +18,7 @@ use crate::text;
 pub(crate) fn run(args: &GetArgs, home: Option<&Path>, printer: &mut Printer) -> Outcome {
     let home = jobs::open_home(home)?;
     let job = jobs::open(&home, &args.job)?;
-    let staged = job
-        .slurm
-        .as_ref()
-        .and_then(|slurm| slurm.staged_to.as_ref());
-    if job.login.is_none() && staged.is_none() {
+    if job.login.is_none() && !job.is_staged() {
         let plan = job.dir.attempt(1).read_plan().ok().flatten();
         let place = plan.map_or_else(String::new, |plan| format!(": {}", plan.workdir));
         return Err(ExpectedError::WrongState {

@@ -252,6 +252,12 @@ impl Job {
         }
     }
 
+    /// Whether it works on nodes that do not see this machine's directories.
+    pub(crate) fn is_staged(&self) -> bool {
+        let record = self.slurm.as_ref();
+        record.is_some_and(|record| record.staged_to.is_some())
+    }
+
     /// Whether Slurm, which has the job, does not answer just now.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.unanswered.is_some()

@@ -3,14 +3,14 @@
 //! unpacks it. It is bounded; what does not come stays on the node, and that is said.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, Stdout};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use herd_core::text::error_line;
 use herd_jobdir::JobDir;
 use herd_slurm::staging::WORK;
-use herd_workdir::{MOST_BYTES, Tree};
+use herd_workdir::{MOST_BYTES, Tree, in_parts};
 use serde::{Deserialize, Serialize};
 
 use super::link::Conversation;
@@ -62,14 +62,24 @@ pub(super) fn send(
     directory: &Path,
     asked: &Path,
 ) -> io::Result<()> {
-    let mut sending = Sending {
-        to,
-        asked,
-        offset: 0,
-        broken: None,
+    let (mut offset, mut broken) = (0, None);
+    let put = |bytes: &[u8]| {
+        let head = Head::Part {
+            path: COMING.to_owned(),
+            offset,
+            length: bytes.len() as u64,
+        };
+        if let Err(error) = to.say(&head, bytes) {
+            broken = Some(error);
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        offset += bytes.len() as u64;
+        // Where it is not there yet, the driver waits for nothing.
+        drop(File::open(asked).and_then(|asked| asked.set_modified(SystemTime::now())));
+        Ok(())
     };
-    let problem = pack(&directory.join(WORK), &mut sending).err();
-    if let Some(error) = sending.broken {
+    let problem = pack(&directory.join(WORK), put).err();
+    if let Some(error) = broken {
         return Err(error);
     }
     let why = problem.map(|problem| {
@@ -83,48 +93,16 @@ pub(super) fn send(
     to.say(&Head::Left { why }, b"")
 }
 
-fn pack(work: &Path, sending: &mut Sending<'_>) -> Result<(), String> {
+fn pack(work: &Path, put: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), String> {
     let tree = Tree::all(work).map_err(|error| error_line(&error))?;
     if tree.bytes > MOST_BYTES {
         let mib = tree.bytes >> 20;
         return Err(format!("it holds {mib} MiB, and at most 1 GiB comes back"));
     }
-    let out = BufWriter::with_capacity(usize::try_from(PART).unwrap_or(1 << 16), sending);
-    tree.write(out)
+    let most = usize::try_from(PART).unwrap_or(1 << 16);
+    tree.write(in_parts(most, put))
         .map(drop)
         .map_err(|error| error_line(&error))
-}
-
-/// An archive as parts of a file.
-struct Sending<'a> {
-    to: &'a mut Conversation<Stdout>,
-    asked: &'a Path,
-    offset: u64,
-    broken: Option<io::Error>,
-}
-
-impl Write for &mut Sending<'_> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        let most = usize::try_from(PART).unwrap_or(usize::MAX);
-        let bytes = buffer.get(..buffer.len().min(most)).unwrap_or_default();
-        let head = Head::Part {
-            path: COMING.to_owned(),
-            offset: self.offset,
-            length: bytes.len() as u64,
-        };
-        if let Err(error) = self.to.say(&head, bytes) {
-            self.broken = Some(error);
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        self.offset += bytes.len() as u64;
-        // Where it is not there yet, the driver waits for nothing.
-        drop(File::open(self.asked).and_then(|asked| asked.set_modified(SystemTime::now())));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// On the submitting side: whether a part is one of the archive, which has a bound.

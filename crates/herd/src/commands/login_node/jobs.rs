@@ -57,10 +57,7 @@ pub(super) fn submit(
     yaml: String,
 ) -> Reply<Submitted> {
     let id = job.id;
-    let cluster = Cluster {
-        name: job.cluster.clone(),
-        silent: false,
-    };
+    let cluster = Cluster::named(job.cluster.clone());
     let lock = home.path().join("submitting");
     let locked = hold(&lock, id).map_err(|error| refused(&format!("lock the job: {error}")))?;
     let submitted = submit_once(home, id, &cluster, || received(job, secrets, Some(yaml)));
@@ -145,10 +142,7 @@ fn private(directory: &PathBuf) -> io::Result<()> {
 }
 
 fn received(job: Job, secrets: BTreeMap<String, String>, yaml: Option<String>) -> Reply<JobInput> {
-    let cluster = Cluster {
-        name: job.cluster.clone(),
-        silent: false,
-    };
+    let cluster = Cluster::named(job.cluster.clone());
     let facts = backend_slurm::facts(&cluster).map_err(|error| Refusal {
         hints: vec![format!("`herd doctor -b {}` looks closer", job.backend)],
         ..refused(&error_line(&error))

@@ -24,6 +24,7 @@ use super::get;
 use crate::cli::machine::RawArgs;
 use crate::config::SlurmBackend;
 use crate::error::ExpectedError;
+use crate::jobs::Job;
 use crate::jobs::open_home;
 
 /// Answers requests.
@@ -124,11 +125,7 @@ fn fetch(home: &Home, id: JobId) -> io::Result<()> {
         .open(id)
         .ok()
         .and_then(|dir| crate::jobs::read(dir).ok());
-    let staged = job.filter(|job| {
-        let slurm = job.slurm.as_ref();
-        slurm.is_some_and(|slurm| slurm.staged_to.is_some())
-    });
-    if let Some(job) = staged {
+    if let Some(job) = job.filter(Job::is_staged) {
         // It worked on its nodes, and what it has left there came back.
         let archive = get::archive(&job).map_err(|error| refused(&error.to_string()));
         let opened = archive.and_then(|path| {

@@ -42,10 +42,7 @@ pub(crate) fn of(backend: &SlurmBackend, home: Option<&Path>) -> Vec<Finding> {
         Some(true) | None => vec![home::program(), home::directory(home)],
     };
     findings.push(login::shell());
-    let cluster = Cluster {
-        name: backend.cluster.clone(),
-        silent: false,
-    };
+    let cluster = Cluster::named(backend.cluster.clone());
     match backend_slurm::survey(&cluster) {
         Ok(survey) => {
             findings.insert(0, settings::versions(&survey));
