@@ -30,6 +30,9 @@ from torch.nn.parallel import DistributedDataParallel
 @record
 def main():
     attempt = int(os.environ['TORCHELASTIC_RESTART_COUNT'])
+    agent = dist.TCPStore(os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']), is_master=False)
+    # A rank that is early would find where the others were in the attempt before.
+    assert not agent.check([f'rank {os.environ[\"RANK\"]} was here'])
     dist.init_process_group('gloo', init_method='env://')
     rank, world = dist.get_rank(), dist.get_world_size()
     total = torch.tensor([rank + 1.0])
@@ -60,6 +63,7 @@ def main():
     sys.stdout.write(line)
     sys.stdout.flush()
     if attempt == 0:
+        agent.set(f'rank {rank} was here', 'yes')
         checkpoint.save(state, checkpoint_id='saved')
         dist.barrier()
         if rank == world - 1:
