@@ -147,6 +147,7 @@ mod tests {
             reason: Reason::parse(""),
             start: None,
             node_list: None,
+            cancelled_by: None,
         }
     }
 
