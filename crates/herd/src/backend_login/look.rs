@@ -10,7 +10,7 @@ use herd_core::JobId;
 use herd_core::result::{JobResult, Rejection};
 use herd_core::state::{JobState, RejectionKind};
 use herd_core::text::error_line;
-use herd_jobdir::index::Listed;
+use herd_jobdir::listing::Listed;
 use herd_jobdir::status::Brief;
 use herd_jobdir::{Home, JobDir};
 use herd_login::mirror::{self, Facts, Record};
