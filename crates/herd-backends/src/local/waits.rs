@@ -16,9 +16,9 @@ use herd_runtime::signals::Signals;
 use tokio::time::timeout;
 
 use super::announce::Announcer;
-use super::drive::DriveError;
 use super::leases::{DIRECTORY_VARIABLE, Lease, Leases, Need, Stock, Ticket};
 use super::machine;
+use crate::drive_error::DriveError;
 
 /// How often a waiting job looks whether it may start.
 const QUEUE_POLL: Duration = Duration::from_millis(200);
