@@ -150,7 +150,15 @@ impl JobDir {
             &files::json_line(&path, summary)?,
             Durability::Process,
         )?;
-        index::note_summary(self, summary);
+        // jobs/<id> lies two levels below the home.
+        if let Some(home) = self.path.parent().and_then(Path::parent) {
+            let entry = index::Entry {
+                id: self.id,
+                summary: summary.clone(),
+                settled: None,
+            };
+            index::note(home, &[entry]);
+        }
         Ok(())
     }
 

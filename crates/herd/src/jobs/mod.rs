@@ -114,7 +114,7 @@ fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
     {
         return Ok(id);
     }
-    home.select(selector).map_err(|error| match error {
+    herd_jobdir::listing::select(home, selector).map_err(|error| match error {
         SelectError::NotFound { .. } if selector == "last" => ExpectedError::NoJobs {
             home: home.path().to_owned(),
         },

@@ -10,7 +10,7 @@ use herd_backends::slurm::observe::{Asked, View, Views};
 use herd_backends::slurm::record::Record;
 use herd_core::state::{AttemptState, JobState};
 use herd_core::text::error_line;
-use herd_jobdir::index::Listed;
+use herd_jobdir::listing::Listed;
 use herd_jobdir::status::Brief;
 use herd_jobdir::{Home, JobDir, JobDirError, apart};
 use herd_slurm::job::Id;
