@@ -41,8 +41,9 @@ const SILENCE: Duration = Duration::from_mins(10);
 /// until [`Record`] is there and everything may start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitting {
-    /// Who does it.
-    process: DriverInfo,
+    /// Who does it; nobody, as far as is known, where that was not written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    process: Option<DriverInfo>,
     /// When it last got on, milliseconds since the Unix epoch.
     at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +112,7 @@ impl Submitting {
             },
         };
         Self {
-            process: DriverInfo::of_this_process(String::new()),
+            process: Some(DriverInfo::of_this_process(String::new())),
             at_ms: now_ms,
             cluster: cluster.name.clone(),
             staged_to: staged_to.map(str::to_owned),
@@ -124,6 +125,20 @@ impl Submitting {
     /// Reads it; nothing for a job that is not on its way.
     pub fn read(job: &JobDir) -> Result<Option<Self>, JobDirError> {
         job.read_backend(FILE)
+    }
+
+    /// What is known of a submission that has left neither this nor a record: at most its machine has lost its
+    /// power.
+    pub fn lost(job: &JobDir, cluster: &Cluster) -> Self {
+        Self {
+            process: None,
+            at_ms: job.id().created_ms().unwrap_or(0),
+            cluster: cluster.name.clone(),
+            staged_to: None,
+            shares: Vec::new(),
+            numbers: Vec::new(),
+            hold: false,
+        }
     }
 
     pub(super) fn write(&self, job: &JobDir) -> Result<(), JobDirError> {
@@ -177,10 +192,10 @@ impl Submitting {
 
     /// Whether whoever does it is gone, as far as can be told from here (I3).
     pub fn is_left(&self, now_ms: u64) -> bool {
-        match self.process.liveness() {
-            Liveness::Alive => false,
-            Liveness::Dead => true,
-            Liveness::Elsewhere => {
+        match self.process.as_ref().map(DriverInfo::liveness) {
+            Some(Liveness::Alive) => false,
+            Some(Liveness::Dead) | None => true,
+            Some(Liveness::Elsewhere) => {
                 Duration::from_millis(now_ms.saturating_sub(self.at_ms)) > SILENCE
             }
         }
@@ -193,7 +208,10 @@ impl Submitting {
 
     /// Who does it, in words.
     pub fn by(&self) -> String {
-        format!("process {} on {}", self.process.pid, self.process.host)
+        match &self.process {
+            Some(process) => format!("process {} on {}", process.pid, process.host),
+            None => "nobody".to_owned(),
+        }
     }
 
     /// The cluster that gets it.
@@ -224,6 +242,10 @@ pub async fn take_up(
         return Ok(TakenUp::Nothing);
     };
     let mut left = left.clone();
+    if left.shares.is_empty() && plan.tasks_apart {
+        // Arrays are never sent before they are written down here.
+        return Ok(TakenUp::Nothing);
+    }
     let all = left.shares.len().max(1);
     // One may be there whose number nobody lived to write down; those after it were never sent.
     while left.numbers.len() < all {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use herd_backends::slurm::CommandError;
+use herd_backends::slurm::cluster::Cluster;
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
 use herd_backends::slurm::submitting::{self, Submitting, TakeUpError, TakenUp};
@@ -102,14 +103,19 @@ pub(crate) fn take_up(job: &JobDir, left: &Submitting) -> Result<TakenUp, TakeUp
 }
 
 /// What Slurm has of a job whose submission broke off, which nobody does any more.
-pub(crate) fn find_again(job: &JobDir) -> Result<Option<Record>, ExpectedError> {
-    let left = Submitting::read(job);
-    let left = left.map_err(|error| ExpectedError::failed("read the job", error))?;
-    let found = left.map(|left| take_up(job, &left)).transpose();
-    match found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))? {
-        Some(TakenUp::Has(record)) => Ok(Some(record)),
-        Some(TakenUp::Nothing) => Ok(None),
-        None => Record::read(job).map_err(|error| ExpectedError::failed("read the job", error)),
+pub(crate) fn find_again(job: &JobDir, cluster: &Cluster) -> Result<Option<Record>, ExpectedError> {
+    let unreadable = |error| ExpectedError::failed("read the job", error);
+    let left = match Submitting::read(job).map_err(unreadable)? {
+        Some(left) => left,
+        None => match Record::read(job).map_err(unreadable)? {
+            Some(record) => return Ok(Some(record)),
+            None => Submitting::lost(job, cluster),
+        },
+    };
+    match take_up(job, &left) {
+        Ok(TakenUp::Has(record)) => Ok(Some(record)),
+        Ok(TakenUp::Nothing) => Ok(None),
+        Err(error) => Err(ExpectedError::failed("look for the job in Slurm", error)),
     }
 }
 

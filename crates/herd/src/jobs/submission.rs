@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use herd_backends::slurm::cluster::Cluster;
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::submitting::{Submitting, TakenUp, give_up};
 use herd_core::JobId;
@@ -19,7 +20,7 @@ use crate::text;
 
 /// How long Slurm's answer stands within one command.
 const STANDS: Duration = Duration::from_secs(2);
-/// A job of Slurm of which its submission left no more than the job's directory.
+/// After this a job of which there is only its directory is not about to be handed over.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 const BROKE_OFF: &str = "its submission broke off before Slurm had all of it";
 
@@ -28,8 +29,12 @@ static SAID: Mutex<BTreeMap<JobId, (Instant, String)>> = Mutex::new(BTreeMap::ne
 
 /// Takes up the job's submission where that broke off; what is to be said of a job that Slurm has not got.
 pub(super) fn look(dir: &JobDir) -> Result<Option<String>, JobDirError> {
-    let Some(left) = Submitting::read(dir)? else {
-        return forgotten(dir).map(|()| None);
+    let left = match Submitting::read(dir)? {
+        None if is_forgotten(dir)? => Some(Submitting::lost(dir, &Cluster::default())),
+        left => left,
+    };
+    let Some(left) = left else {
+        return Ok(None);
     };
     let now_ms = text::now_ms();
     if !left.is_left(now_ms) {
@@ -57,22 +62,16 @@ pub(super) fn look(dir: &JobDir) -> Result<Option<String>, JobDirError> {
     Ok(Some(why))
 }
 
-/// Ends a job whose submission broke off before anything was sent: no driver has it, and nobody says that he
-/// is about to send it.
-fn forgotten(dir: &JobDir) -> Result<(), JobDirError> {
+/// Whether no more is there of a job of Slurm than its directory, and long since.
+fn is_forgotten(dir: &JobDir) -> Result<bool, JobDirError> {
     let Some(summary) = dir.read_summary()? else {
-        return Ok(());
+        return Ok(false);
     };
-    let now_ms = text::now_ms();
-    let age = Duration::from_millis(now_ms.saturating_sub(summary.created_ms));
-    if summary.backend != LOCAL
+    let age = Duration::from_millis(text::now_ms().saturating_sub(summary.created_ms));
+    Ok(summary.backend != LOCAL
         && age > FORGOTTEN
         && Record::read(dir)?.is_none()
-        && dir.read_result()?.is_none()
-    {
-        give_up(dir, BROKE_OFF, now_ms)?;
-    }
-    Ok(())
+        && dir.read_result()?.is_none())
 }
 
 /// Puts that into a status.
