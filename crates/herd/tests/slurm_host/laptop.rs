@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use herd_testing::{Answer, SlurmLab, within};
+use herd_testing::{Answer, Keeper, SlurmLab, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,12 +27,36 @@ pub(crate) struct Cluster {
     pub(crate) ssh: PathBuf,
     /// Its users' home, as this machine sees it.
     pub(crate) home: PathBuf,
+    /// A directory that each node has for itself.
+    pub(crate) scratch: PathBuf,
     address: String,
+    /// Removes that directory, also when this process is killed.
+    _keeper: Keeper,
+}
+
+impl Cluster {
+    /// What lies in the nodes' own directories.
+    pub(crate) fn on_nodes(&self) -> String {
+        let path = self.scratch.to_str().unwrap();
+        let list = |node| self.lab.slurm(&["node", "in", node, "ls", "-A", path]);
+        ["1", "2", "3"].map(list).concat()
+    }
 }
 
 pub(crate) fn cluster() -> &'static Cluster {
     LAB.get_or_init(|| {
-        let lab = SlurmLab::up(&["--home", "cluster", "--no-accounting", "--cpus", "64"]);
+        let scratch = tempfile::Builder::new().prefix("herd-scratch-").tempdir();
+        let scratch = scratch.unwrap().keep();
+        let keeper = Keeper::start("rm -rf \"$0\"", &[&scratch]);
+        let lab = SlurmLab::up(&[
+            "--home",
+            "cluster",
+            "--scratch",
+            scratch.to_str().unwrap(),
+            "--no-accounting",
+            "--cpus",
+            "64",
+        ]);
         let login = lab.slurm(&["login"]);
         let config = login.split_whitespace().nth(2).unwrap();
         let ssh = Path::new(config).parent().unwrap().to_owned();
@@ -49,6 +73,8 @@ pub(crate) fn cluster() -> &'static Cluster {
             lab,
             ssh,
             home,
+            scratch,
+            _keeper: keeper,
         }
     })
 }

@@ -9,3 +9,5 @@ mod gate;
 mod jobs;
 mod laptop;
 mod refused;
+mod staged;
+mod terminal;
