@@ -20,6 +20,8 @@ use crate::executor::{self, ExecutorError, Options};
 
 /// Variable with the job's key, for executors that are given no file.
 pub const KEY_VARIABLE: &str = "HERD_KEY";
+/// Variable of executors whose ranks get the batch system's signals from it itself.
+pub const SIGNALLED_VARIABLE: &str = "HERD_RANKS_SIGNALLED";
 /// Variable that names the node, in each task of a Slurm step.
 pub(crate) const NODE_VARIABLE: &str = "SLURMD_NODENAME";
 /// A key file holds 64 hex digits; more than this is none.

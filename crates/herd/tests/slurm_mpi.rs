@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use herd_testing::{SlurmLab, within};
 use live::{Herd, assert_code, stderr, stdout};
@@ -256,6 +256,90 @@ fn cancel_gives_ranks_that_srun_has_started_the_jobs_grace() {
         assert!(each("saved"), "{library}");
         nothing_left();
     }
+}
+
+/// A program that writes down each SIGTERM, and goes on for two seconds after the first.
+fn counting(herd: &Herd) -> String {
+    let source = herd.file(
+        "counting.c",
+        r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int file;
+static volatile int told;
+static void tell(int number) {
+    if (write(file, "TERM\n", 5) == 5)
+        told = 1;
+}
+int main(void) {
+    char name[64];
+    const char *rank = getenv("HERD_RANK");
+    snprintf(name, sizeof name, "told.%s", rank);
+    file = open(name, O_CREAT | O_WRONLY | O_APPEND, 0600);
+    signal(SIGTERM, tell);
+    snprintf(name, sizeof name, "ready.%s", rank);
+    close(open(name, O_CREAT | O_WRONLY, 0600));
+    while (!told)
+        usleep(10000);
+    for (int i = 0; i < 200; i++)
+        usleep(10000);
+    return 0;
+}
+"#,
+    );
+    let program = herd.path("counting");
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.arg(&source).arg("-o").arg(&program).output();
+    let compiled = compiled.unwrap();
+    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    program.to_string_lossy().into_owned()
+}
+
+/// Ranks that are ended by `scancel` hear of it once, though Slurm, what has started them and herd all ask.
+fn asked_once(lab: &SlurmLab) {
+    for library in LIBRARIES {
+        for (env, by) in [("", "srun"), (", SLURM_MPI_TYPE: none", "mpirun")] {
+            let herd = Herd::new();
+            let file = job(&herd, library, env, &format!("exec {}", counting(&herd)));
+            let ask = |args: &[&str]| {
+                let mut command = herd.command(args);
+                lab.enter(&mut command);
+                command.output().unwrap()
+            };
+            assert_code(&ask(&["submit", "-b", "slurm", &file]), 0);
+            let each =
+                |name: &str| (0..4).all(|rank| herd.path(&format!("{name}.{rank}")).exists());
+            within(DEADLINE, "all ranks", || each("ready"));
+            assert_eq!(starter(&herd), by, "{library}");
+            let record = fs::read(herd.job_dir().join("slurm.json")).unwrap();
+            let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+            // Those that begin when the signal comes may miss it.
+            let began = Instant::now();
+            within(DEADLINE, "a second", || {
+                began.elapsed() > Duration::from_secs(1)
+            });
+            lab.ask(&["scancel", &record["job"].to_string()]);
+            assert_code(&ask(&["wait", "last"]), 130);
+            for rank in 0..4 {
+                let told = fs::read_to_string(herd.path(&format!("told.{rank}"))).unwrap();
+                assert_eq!(told, "TERM\n", "{library} by {by}, rank {rank}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_hear_of_scancel_once_where_slurm_signals_every_process() {
+    asked_once(cluster());
+}
+
+#[test]
+fn ranks_hear_of_scancel_once_where_slurm_signals_its_tasks() {
+    let options = ["--proctrack", "cgroup", "--no-accounting", "--nodes", "2"];
+    asked_once(&SlurmLab::up(&options));
 }
 
 /// I5: no process of a rank is left on any node.

@@ -26,7 +26,7 @@ use super::starter;
 use super::wire::RankCommand;
 use crate::clock::{Clock, until};
 use crate::command;
-use crate::entry::NODE_VARIABLE;
+use crate::entry::{NODE_VARIABLE, SIGNALLED_VARIABLE};
 use crate::environment::{self, Meeting};
 use crate::inherited::complete;
 use crate::phase::{PhaseEvent, PhaseRun};
@@ -481,5 +481,6 @@ fn describe(assign: &Assign, rank: u32) -> RankCommand {
         cwd: assign.plan.workdir.clone(),
         stdout: text(&files.stdout),
         stderr: text(&files.stderr),
+        is_signalled: std::env::var_os(SIGNALLED_VARIABLE).is_some(),
     }
 }

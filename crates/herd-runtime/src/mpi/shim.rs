@@ -24,6 +24,7 @@ use super::library::{self, Family};
 use super::place::socket_name;
 use super::wire::{self, FromShim, Lines, RankCommand, ToShim};
 use crate::clock::{Clock, until};
+use crate::entry::SIGNALLED_VARIABLE;
 
 /// Bound on reaching the node's executor, which may still be preparing, and on its answer.
 const EXECUTOR_BOUND: Duration = Duration::from_secs(10);
@@ -31,6 +32,9 @@ const EXECUTOR_BOUND: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 /// What the rank's descendants get after it; the executor sweeps again later.
 const LEFTOVER_BOUND: Duration = Duration::from_secs(7);
+const SIGTERM: i32 = nix::libc::SIGTERM;
+/// The same signal from another side is the same wish for as long.
+const COUNTS_FOR: Duration = Duration::from_secs(10);
 /// Variables in which MPI libraries say which rank this is of how many.
 const RANKS: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -158,6 +162,7 @@ impl Executor {
     /// Runs the rank to its end.
     async fn run(mut self, command: RankCommand) -> Result<u8, ShimError> {
         let mut forwarded = Forwarded::watch().map_err(ShimError::System)?;
+        let is_signalled = command.is_signalled;
         let mut group = match spawn(specification(command)) {
             Ok(child) => Group::from_children(vec![child]),
             Err(error) => {
@@ -176,6 +181,7 @@ impl Executor {
         let pid = group.pids().first().copied().unwrap_or_default();
         self.tell(FromShim::Started { pid }).await;
         let mut heard = true;
+        let mut passed = Passed::default();
         let mut wrong: Option<String> = None;
         let mut end = ProcessEnd::Exited(exit::HERD_FAILED);
         let launcher = Family::of_launcher(|name| std::env::var(name).ok());
@@ -206,7 +212,9 @@ impl Executor {
                 }
                 said = self.read.next::<ToShim>(), if heard => match said {
                     Ok(Some(ToShim::Stop { signal })) => {
-                        pass_on(&mut group, signal);
+                        if passed.is_first(signal, Source::Executor) {
+                            pass_on(&mut group, signal);
+                        }
                     }
                     Ok(Some(_)) => {}
                     // The executor is gone, and ends what is left of its node.
@@ -215,7 +223,12 @@ impl Executor {
                         group.kill();
                     }
                 },
-                Some(signal) = forwarded.signals.recv() => pass_on(&mut group, signal),
+                // Of the batch system's signals, which the launcher passes on as well, the rank has had its own.
+                Some(signal) = forwarded.signals.recv() => if !is_signalled
+                    && passed.is_first(signal, Source::Launcher)
+                {
+                    pass_on(&mut group, signal);
+                },
             }
         }
         // What the rank left in its group is ended before mpirun hears of the end.
@@ -263,6 +276,7 @@ fn specification(command: RankCommand) -> ProcessSpec {
     let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
     let own = command.env.into_iter();
     env.extend(own.map(|(name, value)| (name.into(), value.into())));
+    env.remove(OsStr::new(SIGNALLED_VARIABLE));
     let pmi = env
         .get(OsStr::new(PMI_DESCRIPTOR))
         .and_then(|number| number.to_str()?.parse::<RawFd>().ok())
@@ -277,6 +291,35 @@ fn specification(command: RankCommand) -> ProcessSpec {
             env.into_iter().collect(),
             command.cwd,
         )
+    }
+}
+
+/// Who has a signal passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// Herd.
+    Executor,
+    /// What has started this process, or signals what runs of a job: mpirun, srun, Slurm.
+    Launcher,
+}
+
+/// The signals that the rank got, each as it was last passed on. When Slurm asks for the end, herd does as
+/// well, and the rank is to hear it once.
+#[derive(Debug, Default)]
+struct Passed(BTreeMap<i32, (Source, Instant)>);
+
+impl Passed {
+    /// Whether nobody has just had this signal passed on; notes that it is now.
+    fn is_first(&mut self, signal: i32, by: Source) -> bool {
+        // Slurm and its srun both ask for the end; other signals may be meant as often as they come.
+        let repeated = by == Source::Launcher && signal == SIGTERM;
+        let same =
+            |(from, at): &(Source, Instant)| (*from != by || repeated) && at.elapsed() < COUNTS_FOR;
+        if self.0.get(&signal).is_some_and(same) {
+            return false;
+        }
+        self.0.insert(signal, (by, Instant::now()));
+        true
     }
 }
 
@@ -319,6 +362,22 @@ impl Forwarded {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn one_wish_of_two_sides_is_passed_on_once() {
+        let mut passed = Passed::default();
+        assert!(passed.is_first(15, Source::Launcher));
+        // Slurm sends both, in any order.
+        assert!(passed.is_first(18, Source::Launcher));
+        assert!(!passed.is_first(15, Source::Executor));
+        assert!(!passed.is_first(15, Source::Launcher));
+        // Another signal, and the same again from herd, are wishes of their own.
+        assert!(passed.is_first(9, Source::Executor));
+        assert!(passed.is_first(2, Source::Executor));
+        assert!(passed.is_first(2, Source::Executor));
+        assert!(passed.is_first(10, Source::Launcher));
+        assert!(passed.is_first(10, Source::Launcher));
+    }
 
     #[test]
     fn the_rank_is_what_the_mpi_library_says() {

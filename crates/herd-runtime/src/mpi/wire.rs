@@ -53,6 +53,10 @@ pub(super) struct RankCommand {
     pub(super) cwd: String,
     pub(super) stdout: String,
     pub(super) stderr: String,
+    /// Whether the batch system's signals reach the rank itself: then it gets none from its shim but what the
+    /// executor asks for.
+    #[serde(default)]
+    pub(super) is_signalled: bool,
 }
 
 /// Writes one message.

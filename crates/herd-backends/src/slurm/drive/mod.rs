@@ -10,13 +10,12 @@ use herd_core::event::{Event, EventKind};
 use herd_core::exit;
 use herd_core::plan::Plan;
 use herd_core::result::{AttemptEnd, Failure, JobResult};
-use herd_core::spec::JobType;
 use herd_core::state::{AttemptState, JobState};
 use herd_jobdir::runlog::RunLogWriter;
 use herd_jobdir::{AttemptDir, JobDir, JobDirError};
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Asking, Attempt, ExecutorStart, NodePlan, WhyEnded, Withdrawal};
-use herd_runtime::entry::KEY_VARIABLE;
+use herd_runtime::entry::{KEY_VARIABLE, SIGNALLED_VARIABLE};
 use herd_runtime::signals::Signals;
 use herd_slurm::{sbatch, staging};
 use tokio::signal::unix::{SignalKind, signal};
@@ -307,8 +306,6 @@ async fn attempt(
         })
     };
     let site = Site::read(job)?;
-    // Slurm signals MPI's launcher, which has ways of its own with the ranks.
-    let tells_ranks = site.signals_all && plan.job_type != JobType::Mpi;
     let container = site.image.as_ref().map(|image| {
         let home = job.path().ancestors().nth(2).unwrap_or_else(|| job.path());
         let program = options.executor.first().map(Path::new).unwrap_or(home);
@@ -317,6 +314,9 @@ async fn attempt(
     let container = container.transpose().map_err(DriveError::Container)?;
     let mut env = step::environment(std::env::vars_os());
     env.push((KEY_VARIABLE.into(), key_text.into()));
+    if site.signals_all {
+        env.push((SIGNALLED_VARIABLE.into(), "1".into()));
+    }
     let attempt = Attempt {
         secrets: job.read_secrets()?,
         key,
@@ -345,7 +345,7 @@ async fn attempt(
         log_grown: None,
         why_ended: Some(WhyEnded {
             ask: Box::new(why_ended),
-            tells_ranks,
+            tells_ranks: site.signals_all,
         }),
         plan: variables::with_those_of_slurm(plan, &site, std::env::vars()),
     };
