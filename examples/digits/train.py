@@ -83,6 +83,8 @@ def main():
     if rank == 0:
         unseen = len(images) - TRAINED_ON
         print(f"accuracy {accuracy:.3f} on {unseen} unseen digits ({ranks} ranks, {options.epochs} epochs)", flush=True)
+    # gloo's thread still has the tensor of the last reduction, and would abort the process if that ended first.
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -4,7 +4,7 @@ use herd_core::JobId;
 use herd_core::plan::Plan;
 use herd_core::spec::AfterWhen;
 use herd_core::state::JobState;
-use herd_jobdir::{Home, JobDir};
+use herd_jobdir::{Home, JobDir, listing};
 
 /// Why a job will never start that comes after one that has ended so.
 pub(crate) fn in_vain(other: JobId, ended: JobState, when: AfterWhen) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn in_vain(other: JobId, ended: JobState, when: AfterWhen) -> String 
 pub(crate) fn first_in_vain(job: &JobDir, plan: &Plan) -> Option<String> {
     let home = Home::at(job.path().ancestors().nth(2)?).ok()?;
     plan.after.iter().find_map(|after| {
-        let id = home.select(&after.job).ok()?;
+        let id = listing::select(&home, &after.job).ok()?;
         let ended = home.open(id).ok()?.read_result().ok()??.state;
         (!after.when.is_met_by(ended)).then(|| in_vain(id, ended, after.when))
     })

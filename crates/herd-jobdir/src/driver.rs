@@ -49,6 +49,12 @@ impl DriverInfo {
         }
     }
 
+    /// What is observed of a driver that is gone.
+    pub(crate) fn lost_detail(&self) -> String {
+        let Self { pid, host, .. } = self;
+        format!("process {pid} on {host} is gone and wrote no end")
+    }
+
     /// Whether the process lives, as far as this host can tell.
     pub fn liveness(&self) -> Liveness {
         if self.host != host_name() {

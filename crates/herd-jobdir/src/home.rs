@@ -10,9 +10,7 @@ use herd_core::JobId;
 
 use crate::error::JobDirError;
 use crate::files;
-use crate::index;
 use crate::job::JobDir;
-use crate::select::{self, SelectError};
 
 /// The directory above all jobs; private to its user.
 #[derive(Clone, Debug)]
@@ -94,27 +92,6 @@ impl Home {
         ids.sort_unstable_by(|a, b| b.cmp(a));
         Ok(ids)
     }
-
-    /// The job a person means: a full id, its end or beginning (at least 4 hex digits), a name
-    /// (the newest so called), or `last`.
-    pub fn select(&self, text: &str) -> Result<JobId, SelectError> {
-        if let Ok(id) = text.parse::<JobId>() {
-            return match self.open(id) {
-                Ok(_) => Ok(id),
-                Err(JobDirError::NoSuchJob(_)) => Err(SelectError::NotFound {
-                    text: text.to_owned(),
-                    nearest: Vec::new(),
-                }),
-                Err(error) => Err(SelectError::Unreadable(error)),
-            };
-        }
-        let entries = index::entries(self).map_err(SelectError::Unreadable)?;
-        let jobs: Vec<(JobId, &str)> = entries
-            .iter()
-            .map(|entry| (entry.id, entry.summary.name.as_str()))
-            .collect();
-        select::select(&jobs, text)
-    }
 }
 
 fn locate(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, JobDirError> {
@@ -139,7 +116,6 @@ fn locate(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, JobDir
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::Summary;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -187,32 +163,16 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_listed_newest_first_and_found_by_name() {
+    fn jobs_are_made_once_and_listed_newest_first() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path()).unwrap();
         assert!(home.jobs().unwrap().is_empty());
         let ids: Vec<JobId> = (0..3).map(|_| JobId::generate()).collect();
-        for (id, name) in ids.iter().zip(["train", "digits", "train"]) {
-            let summary = Summary {
-                name: name.to_owned(),
-                job_type: herd_core::spec::JobType::Command,
-                nodes: 1,
-                created_ms: 1,
-                backend: String::from("local"),
-                command: String::from("true"),
-            };
-            home.create(*id).unwrap().write_summary(&summary).unwrap();
+        for id in &ids {
+            home.create(*id).unwrap();
         }
         assert_eq!(home.jobs().unwrap(), [ids[2], ids[1], ids[0]]);
-        assert_eq!(home.select("train").unwrap(), ids[2]);
-        assert_eq!(home.select("last").unwrap(), ids[2]);
-        assert_eq!(home.select(&ids[0].short()).unwrap(), ids[0]);
-        assert_eq!(home.select(&ids[1].to_string()).unwrap(), ids[1]);
         let absent = JobId::generate();
-        assert!(matches!(
-            home.select(&absent.to_string()),
-            Err(SelectError::NotFound { .. })
-        ));
         assert!(matches!(home.open(absent), Err(JobDirError::NoSuchJob(_))));
         assert!(matches!(
             home.create(ids[0]),

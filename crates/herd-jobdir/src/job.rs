@@ -23,6 +23,7 @@ use crate::tasks::{TaskWriter, read_tasks};
 const TASKS_PER_DIRECTORY: u32 = 1000;
 
 /// A request in `control.jsonl`.
+const PASSED_ON: &str = "cancel-passed-on";
 const CANCEL: &str = "cancel";
 /// A request in `control.jsonl` that is a note of a requeue, and how long it tells of one.
 const REQUEUE: &str = "requeue";
@@ -149,7 +150,15 @@ impl JobDir {
             &files::json_line(&path, summary)?,
             Durability::Process,
         )?;
-        index::note_summary(self, summary);
+        // jobs/<id> lies two levels below the home.
+        if let Some(home) = self.path.parent().and_then(Path::parent) {
+            let entry = index::Entry {
+                id: self.id,
+                summary: summary.clone(),
+                settled: None,
+            };
+            index::note(home, &[entry]);
+        }
         Ok(())
     }
 
@@ -172,6 +181,36 @@ impl JobDir {
             &files::json_line(&path, record)?,
             Durability::Machine,
         )
+    }
+
+    /// The same for what a power cut may take.
+    pub fn write_backend_mark<T: Serialize>(
+        &self,
+        name: &str,
+        mark: &T,
+    ) -> Result<(), JobDirError> {
+        let path = self.path.join(name);
+        files::write_atomic(&path, &files::json_line(&path, mark)?, Durability::Process)
+    }
+
+    /// Removes what was written so.
+    pub fn remove_backend(&self, name: &str) -> Result<(), JobDirError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(JobDirError::io("remove", &path, error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Writes a word that is written once; the word that stands.
+    pub fn decide(&self, name: &str, word: &str) -> Result<String, JobDirError> {
+        let path = self.path.join(name);
+        match files::write_once(&path, &files::json_line(&path, &word)?, Durability::Process) {
+            Err(JobDirError::AlreadyWritten(_)) => Ok(files::read_json(&path)?.unwrap_or_default()),
+            written => written.map(|()| word.to_owned()),
+        }
     }
 
     /// What was written so; nothing where it was not.
@@ -221,6 +260,19 @@ impl JobDir {
         let cancel = requests.iter().find(|request| request["request"] == CANCEL);
         let by = cancel.map(|request| request["by"].as_str().unwrap_or("a request"));
         Ok(by.map(str::to_owned))
+    }
+
+    /// Notes that the request for the end has reached whoever has the job: before that, it may have to be
+    /// passed on again.
+    pub fn note_passed_on(&self) -> Result<(), JobDirError> {
+        self.append_control(&json!({"request": PASSED_ON}))
+    }
+
+    /// Whether there is a request for the end that has reached nobody yet.
+    pub fn is_cancel_unheard(&self) -> Result<bool, JobDirError> {
+        let (requests, _) = self.read_control(0)?;
+        let has = |word: &str| requests.iter().any(|request| request["request"] == word);
+        Ok(has(CANCEL) && !has(PASSED_ON))
     }
 
     /// Notes who has the job queued again, before its driver learns of the requeue.

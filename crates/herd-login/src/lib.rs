@@ -6,6 +6,7 @@
 //! local job; a connection that is gone makes these files old, never wrong.
 
 mod channel;
+mod digest;
 mod error;
 mod explain;
 pub mod mirror;
@@ -18,6 +19,7 @@ mod target;
 pub mod workdir;
 
 pub use channel::{Channel, Ended};
+pub use digest::hex_digest;
 pub use error::LoginError;
 pub use explain::Said;
 pub use ssh::Ssh;

@@ -11,6 +11,7 @@ use blake2::{Blake2s256, Digest};
 use serde::{Deserialize, Serialize};
 
 use crate::channel::Channel;
+use crate::digest::hex;
 use crate::error::LoginError;
 use crate::protocol::{Hello, PROTOCOL};
 use crate::script;
@@ -42,20 +43,6 @@ pub struct Programs {
 struct Known {
     files: Vec<(PathBuf, u64, u64, i64, i64)>,
     hash: String,
-}
-
-/// 64 digits that stand for these bytes.
-pub fn hex_digest(bytes: &[u8]) -> String {
-    hex(&Blake2s256::digest(bytes))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0'));
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
 }
 
 /// 32 digits that nobody can know beforehand.

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::program::hex_digest;
+use crate::digest::hex_digest;
 use crate::target::Target;
 
 /// Options of every call. `EscapeChar` would give bytes of a stream a meaning.

@@ -9,9 +9,7 @@ use crate::environment;
 
 /// Variables that a process has from the executor's own environment where a job does not inherit all of
 /// it: the user's, and what the batch system says of the allocation and its devices. What `srun` would
-/// take as defaults for a step inside the job is not among them (task executor specification §4), and of
-/// what that lets pass neither is `SLURM_GPUS_PER_NODE` (`srun --gpus=1` would get as many as it says, and
-/// `--gres=none` would be refused) nor `SLURM_MEM_PER_NODE`.
+/// take as the shape of a step inside the job is not among them (task executor specification §4).
 const KEPT: &[&str] = &[
     "HOME",
     "PATH",
@@ -36,6 +34,7 @@ const KEPT: &[&str] = &[
     "SLURM_CONF",
     "SLURM_CONF_SERVER",
     "SLURM_GPUS_ON_NODE",
+    "SLURM_GPUS_PER_NODE",
     "SLURM_JOBID",
     "SLURM_JOB_ACCOUNT",
     "SLURM_JOB_CPUS_PER_NODE",
@@ -45,6 +44,7 @@ const KEPT: &[&str] = &[
     "SLURM_JOB_NUM_NODES",
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_QOS",
+    "SLURM_MEM_PER_NODE",
     "SLURM_NNODES",
     "SLURM_NODELIST",
     "SLURM_RESTART_COUNT",

@@ -36,6 +36,15 @@ pub struct Config {
     settings: BTreeMap<String, String>,
 }
 
+/// Where `GraceTime` of a preempted job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GraceOf {
+    /// With its QOS.
+    Qos,
+    /// With its partition.
+    Partition,
+}
+
 impl Config {
     /// Reads lines like `KillWait = 30 sec`.
     pub fn parse(text: &str) -> Self {
@@ -160,6 +169,15 @@ impl Config {
     pub fn preempts(&self) -> bool {
         self.get("PreemptType")
             .is_some_and(|kind| !kind.ends_with("/none"))
+    }
+
+    /// What a preempted job's grace is set for.
+    pub fn grace_of(&self) -> Option<GraceOf> {
+        match self.get("PreemptType")? {
+            "preempt/qos" => Some(GraceOf::Qos),
+            "preempt/partition_prio" => Some(GraceOf::Partition),
+            _ => None,
+        }
     }
 
     /// Whether a preempted job gets the signal of `--signal` when its grace begins.

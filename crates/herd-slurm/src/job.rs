@@ -96,6 +96,12 @@ pub struct Shown {
     pub start: Option<Time>,
     /// How long it may run.
     pub limit: Option<Limit>,
+    /// The partition that it is in, or waits for.
+    #[serde(default)]
+    pub partition: Option<String>,
+    /// Its QOS.
+    #[serde(default)]
+    pub qos: Option<String>,
     /// Since when its time of grace before a preemption runs.
     #[serde(default)]
     pub preempted: Option<Time>,
@@ -159,6 +165,8 @@ pub fn parse(text: &str) -> Result<Shown, ShowError> {
         nodes: of(line("NodeList")?, "NodeList"),
         start: of(times, "StartTime").and_then(|text| Time::parse(&text)),
         limit: of(line("RunTime")?, "TimeLimit").and_then(|text| Limit::parse(&text)),
+        partition: of(line("Partition")?, "Partition"),
+        qos: of(line("Priority")?, "QOS"),
         preempted: of(preempt, "PreemptTime").and_then(|text| Time::parse(&text)),
         end: of(times, "EndTime").and_then(|text| Time::parse(&text)),
     })

@@ -8,7 +8,7 @@ use herd_core::event::{Event, EventKind};
 use herd_core::plan::Plan;
 use herd_core::state::JobState;
 use herd_jobdir::status::finish_lost;
-use herd_jobdir::{AttemptDir, DriverInfo, Home};
+use herd_jobdir::{AttemptDir, DriverInfo, Home, listing};
 use herd_launch::{cgroup, cpus};
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::NodePlan;
@@ -16,9 +16,9 @@ use herd_runtime::signals::Signals;
 use tokio::time::timeout;
 
 use super::announce::Announcer;
-use super::drive::DriveError;
 use super::leases::{DIRECTORY_VARIABLE, Lease, Leases, Need, Stock, Ticket};
 use super::machine;
+use crate::drive_error::DriveError;
 
 /// How often a waiting job looks whether it may start.
 const QUEUE_POLL: Duration = Duration::from_millis(200);
@@ -78,7 +78,7 @@ pub(super) async fn wait_for_others(
     waits: &mut Waits<'_>,
 ) -> Result<Waited<()>, DriveError> {
     for after in &plan.after {
-        let Ok(id) = home.select(&after.job) else {
+        let Ok(id) = listing::select(home, &after.job) else {
             return Err(DriveError::Missing {
                 job: after.job.clone(),
                 what: "record",

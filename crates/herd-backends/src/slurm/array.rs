@@ -5,16 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use herd_core::plan::Plan;
 use herd_core::result::JobResult;
-use herd_core::units::Span;
-use herd_jobdir::{EndRequest, JobDir, JobDirError, apart};
+use herd_jobdir::{JobDir, JobDirError, apart};
 use herd_slurm::control;
 use herd_slurm::job::Id;
 use herd_slurm::outcome::{Condition, End};
 
 use super::DURABILITY;
 use super::allocation::SlurmRun;
-use super::cancel::CancelError;
 use super::cluster::Cluster;
+use super::command::CommandError;
 use super::observe::{Asked, ObserveError, View, Views, ended, observe};
 use super::record::{Part, Record};
 use crate::attempts::once;
@@ -104,25 +103,13 @@ fn owner(task: &JobDir) -> Result<Option<SlurmRun>, JobDirError> {
     Ok(owner.and_then(|owner| SlurmRun::parse(&owner)))
 }
 
-/// Asks for the end of all tasks, however many: what waits is cancelled, and the drivers of those that run
-/// are told to look at the request, which gives the ranks their grace.
-pub async fn cancel(
-    job: &JobDir,
-    record: &Record,
-    cluster: &Cluster,
-    signal: i32,
-    grace: Option<Span>,
-    by: &str,
-) -> Result<(), CancelError> {
-    // First: what begins from now on finds it.
-    job.request_end(&EndRequest {
-        by: by.to_owned(),
-        signal,
-        grace_ms: grace.map(|grace| grace.ms),
-    })?;
+/// Passes the request for the end of all tasks on, however many: what waits is cancelled, and the drivers of
+/// those that run are told to look at the request, which gives the ranks their grace.
+pub(super) async fn cancel(record: &Record, cluster: &Cluster) -> Result<(), CommandError> {
     let numbers = record.numbers();
-    let waiting = control::cancel_waiting_call(&numbers);
-    cluster.ask(waiting).await?.success("scancel")?;
+    cluster
+        .control(control::cancel_waiting_call(&numbers))
+        .await?;
     let asked = Asked {
         record: record.clone(),
         open: Vec::new(),
@@ -160,6 +147,7 @@ mod tests {
             reason: Reason::parse(""),
             start: None,
             node_list: None,
+            cancelled_by: None,
         }
     }
 

@@ -16,7 +16,7 @@ use super::command::{self, Answer, CommandError};
 /// Bound on a call that only asks.
 const ASK: Duration = Duration::from_secs(20);
 /// Bound on a submission: sites run plug-ins and scripts of theirs in it.
-const SUBMIT: Duration = Duration::from_mins(1);
+pub(super) const SUBMIT: Duration = Duration::from_mins(1);
 /// Bound on taking a file to all nodes.
 const CARRY: Duration = Duration::from_mins(10);
 

@@ -12,12 +12,13 @@ pub mod entry;
 pub mod evidence;
 mod listen;
 pub mod observe;
-pub mod parts;
+mod parts;
 pub mod record;
 mod scontrol;
 pub mod staging;
 mod step;
 pub mod submit;
+pub mod submitting;
 mod variables;
 
 pub use allocation::{Allocation, AllocationError, SlurmRun};

@@ -13,6 +13,7 @@ use herd_slurm::job::Id;
 use herd_slurm::outcome::{Condition, End};
 use herd_slurm::reason::Reason;
 use herd_slurm::{sacct, squeue};
+use nix::unistd::{Uid, User};
 use thiserror::Error;
 
 use super::DURABILITY;
@@ -24,6 +25,18 @@ use crate::attempts::{once, result};
 
 /// Why a job is over whose end nobody has asked herd for.
 pub(super) const CANCELLED_IN_SLURM: &str = "cancelled in Slurm";
+
+/// The same with the name of who did it.
+pub(super) fn cancelled_in_slurm(by: Option<u32>) -> String {
+    let Some(number) = by else {
+        return CANCELLED_IN_SLURM.to_owned();
+    };
+    let name = match User::from_uid(Uid::from_raw(number)) {
+        Ok(Some(user)) => user.name,
+        Ok(None) | Err(_) => format!("user {number}"),
+    };
+    format!("{CANCELLED_IN_SLURM} by {name}")
+}
 
 /// What Slurm says of one job, or of one task of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +53,8 @@ pub struct View {
     pub start: Option<u64>,
     /// Its nodes, in Slurm's short form.
     pub node_list: Option<String>,
+    /// The user who cancelled it, where accounting knows that.
+    pub cancelled_by: Option<u32>,
 }
 
 /// What Slurm says, by what it calls jobs and tasks.
@@ -101,14 +116,18 @@ pub async fn observe(cluster: &Cluster, asked: &[Asked]) -> Result<Views, Comman
                 reason: row.reason,
                 start: row.start.map(|time| time.0),
                 node_list: row.node_list,
+                cancelled_by: None,
             };
             views.insert(row.id, view);
         }
     }
-    // Accounting knows exit codes, which the queue does not, and what has left the queue.
+    // Accounting knows exit codes and who cancelled a job, which the queue does not, and what has left it.
     let unclear = |views: &Views, id: &Id| match views.get(id) {
         None => true,
-        Some(view) => matches!(view.condition, Condition::Ended(End::Failed(None))),
+        Some(view) => matches!(
+            view.condition,
+            Condition::Ended(End::Failed(None) | End::Cancelled)
+        ),
     };
     // Numbers are used again after years; a minute is for clocks that differ.
     let mut since: BTreeMap<u32, u64> = BTreeMap::new();
@@ -129,6 +148,13 @@ pub async fn observe(cluster: &Cluster, asked: &[Asked]) -> Result<Views, Comman
             if row.submit.is_some_and(|submit| submit.0 + 60 < submitted) || !unclear(&views, &id) {
                 continue;
             }
+            if let Some(view) = views.get_mut(&id)
+                && view.condition == Condition::Ended(End::Cancelled)
+            {
+                // The newest row may be of an attempt before.
+                view.cancelled_by = row.cancelled_by;
+                continue;
+            }
             let reason = Reason::parse("");
             let condition = Condition::of(&row.state, &reason, row.exit);
             if !matches!(condition, Condition::Ended(_)) && views.contains_key(&id) {
@@ -141,6 +167,7 @@ pub async fn observe(cluster: &Cluster, asked: &[Asked]) -> Result<Views, Comman
                 reason,
                 start: row.start.map(|time| time.0),
                 node_list: row.node_list.clone(),
+                cancelled_by: row.cancelled_by,
             };
             views.insert(id, view);
         }
@@ -209,9 +236,9 @@ pub(super) fn ended(
             None if latest.is_some() && !owned => {
                 let plan = latest.map(|attempt| attempt.read_plan()).transpose()?;
                 let in_vain = plan.flatten().and_then(|plan| first_in_vain(job, &plan));
-                in_vain.unwrap_or_else(|| CANCELLED_IN_SLURM.to_owned())
+                in_vain.unwrap_or_else(|| cancelled_in_slurm(view.cancelled_by))
             }
-            None => CANCELLED_IN_SLURM.to_owned(),
+            None => cancelled_in_slurm(view.cancelled_by),
         });
     }
     Ok(settled)

@@ -1,18 +1,17 @@
 //! A job on its way to Slurm, which may take an array in several parts only.
 
 use herd_core::plan::Plan;
-use herd_core::spec::Array;
 use herd_jobdir::{Home, JobDir};
 use herd_runtime::clock::Clock;
 use herd_slurm::array::Chunk;
 use herd_slurm::control;
 use herd_slurm::facts::ClusterFacts;
-use herd_slurm::job::Id;
 use herd_slurm::script::{Part as ScriptPart, job_name};
 
 use super::cluster::Cluster;
-use super::record::{Part, Record};
-use super::submit::{Submission, SubmitError, find, script_of, send};
+use super::record::Record;
+use super::submit::{Submission, SubmitError, script_of, send};
+use super::submitting::{self, Claim, Submitting};
 
 /// The arrays of Slurm that a job's tasks make; none for a job that is one job of Slurm.
 pub(super) fn chunks(plan: &Plan, facts: &ClusterFacts) -> Vec<Chunk> {
@@ -36,40 +35,6 @@ pub(super) fn part(
     })
 }
 
-/// A job that may have been handed over by somebody who did not live to write it down. Of one in several
-/// parts the first is cancelled: the others may not be there, and it is held until they are.
-pub async fn find_again(
-    job: &JobDir,
-    cluster: &Cluster,
-    facts: &ClusterFacts,
-    user: &str,
-) -> Result<Option<Record>, SubmitError> {
-    let Some(plan) = job.attempt(1).read_plan()? else {
-        return Ok(None);
-    };
-    let Some(found) = find(cluster, &job_name(&plan, 0), user).await else {
-        return Ok(None);
-    };
-    let chunks = chunks(&plan, facts);
-    if chunks.len() > 1 {
-        let held = [Id::job(found.job)];
-        cluster.control(control::cancel_call(&held)).await?;
-        return Ok(None);
-    }
-    let record = Record {
-        job: found.job,
-        cluster: found.cluster,
-        submitted_ms: Clock::start().now_ms(),
-        staged_to: None,
-        parts: chunks
-            .iter()
-            .map(|chunk| of_chunk(chunk, found.job))
-            .collect(),
-    };
-    record.write(job)?;
-    Ok(Some(record))
-}
-
 /// A job on its way to Slurm.
 pub(super) struct Handing<'a> {
     pub(super) home: &'a Home,
@@ -84,88 +49,72 @@ impl Handing<'_> {
     /// Hands over all parts of the job. Where Slurm refuses one, it has none afterwards: they are held
     /// until all are there.
     pub(super) async fn all(&self, first: String, chunks: &[Chunk]) -> Result<Record, SubmitError> {
-        let mut record = self.one(first, 0).await?;
-        record
-            .parts
-            .extend(chunks.first().map(|chunk| of_chunk(chunk, record.job)));
-        record.write(self.job)?;
-        let Err(error) = self.others(chunks, &mut record).await else {
-            return Ok(record);
-        };
-        let held: Vec<Id> = record.numbers().into_iter().map(Id::job).collect();
-        // Why it was refused says more; held tasks never begin.
-        drop(self.cluster.control(control::cancel_call(&held)).await);
-        Err(error)
+        let extra = &self.submission.options.extra;
+        let hold = extra.iter().any(|option| option == "--hold");
+        let staged_to = self.submission.staged_to;
+        let now_ms = Clock::start().now_ms();
+        let mut on_its_way = Submitting::begin(self.cluster, staged_to, chunks, hold, now_ms);
+        // Whatever comes of it, somebody will know of it.
+        on_its_way.write(self.job)?;
+        let handed = self.each(first, chunks, &mut on_its_way).await;
+        if handed.is_err() && !on_its_way.numbers().is_empty() {
+            let call = control::cancel_call(&on_its_way.ids());
+            // Why it was refused says more; held tasks never begin.
+            drop(self.cluster.control(call).await);
+        }
+        handed
     }
 
-    async fn others(&self, chunks: &[Chunk], record: &mut Record) -> Result<(), SubmitError> {
-        if chunks.len() < 2 {
-            return Ok(());
-        }
-        for number in 1..chunks.len() {
-            self.next(chunks, number, record).await?;
-        }
-        // A user who wants it held lets it go.
-        if self
-            .submission
-            .options
-            .extra
-            .iter()
-            .any(|option| option == "--hold")
-        {
-            return Ok(());
-        }
-        let held: Vec<Id> = record.numbers().into_iter().map(Id::job).collect();
-        for call in control::release_calls(&held) {
-            self.cluster.control(call).await?;
-        }
-        Ok(())
-    }
-
-    async fn next(
+    async fn each(
         &self,
+        first: String,
         chunks: &[Chunk],
-        number: usize,
-        record: &mut Record,
-    ) -> Result<(), SubmitError> {
-        let previous = record.parts.last().map(|part| part.job);
-        let part = part(chunks, number, previous);
-        let script = script_of(
-            self.home,
-            self.plan,
-            self.submission,
-            self.facts,
-            part.as_ref(),
-        );
-        let script = script.map_err(SubmitError::Unsupported)?;
-        let job = self.one(script, number).await?.job;
-        record
-            .parts
-            .extend(chunks.get(number).map(|chunk| of_chunk(chunk, job)));
+        on_its_way: &mut Submitting,
+    ) -> Result<Record, SubmitError> {
+        self.one(first, 0, on_its_way).await?;
+        for number in 1..chunks.len() {
+            on_its_way.write(self.job)?;
+            let previous = on_its_way.numbers().last().copied();
+            let part = part(chunks, number, previous);
+            let (home, plan, submission) = (self.home, self.plan, self.submission);
+            let script = script_of(home, plan, submission, self.facts, part.as_ref());
+            let script = script.map_err(SubmitError::Unsupported)?;
+            self.one(script, number, on_its_way).await?;
+        }
+        let record = on_its_way.record().ok_or(SubmitError::GivenUp)?;
+        if on_its_way.is_several() {
+            on_its_way.write(self.job)?;
+            match submitting::claim_complete(self.job)? {
+                Claim::Ours => {}
+                Claim::GivenUp => return Err(SubmitError::GivenUp),
+            }
+        }
         record.write(self.job)?;
-        Ok(())
+        // A user who wants it held lets it go.
+        if on_its_way.is_several() && !on_its_way.is_held() {
+            for call in control::release_calls(&on_its_way.ids()) {
+                self.cluster.control(call).await?;
+            }
+        }
+        Submitting::remove(self.job)?;
+        if self.job.cancel_request()?.is_some() {
+            // Asked for meanwhile; whoever looks at the job asks again.
+            let call = control::cancel_waiting_call(&record.numbers());
+            drop(self.cluster.control(call).await);
+        }
+        Ok(record)
     }
 
-    async fn one(&self, script: String, number: usize) -> Result<Record, SubmitError> {
+    async fn one(
+        &self,
+        script: String,
+        number: usize,
+        on_its_way: &mut Submitting,
+    ) -> Result<(), SubmitError> {
         let name = job_name(self.plan, number);
         let submitted = send(self.cluster, script, &name, self.submission.user).await?;
-        Ok(Record {
-            job: submitted.job,
-            cluster: submitted.cluster,
-            submitted_ms: Clock::start().now_ms(),
-            staged_to: self.submission.staged_to.map(str::to_owned),
-            parts: Vec::new(),
-        })
-    }
-}
-
-fn of_chunk(chunk: &Chunk, job: u32) -> Part {
-    Part {
-        job,
-        offset: chunk.offset,
-        tasks: Array {
-            indices: chunk.array.indices.clone(),
-            limit: None,
-        },
+        let now_ms = Clock::start().now_ms();
+        on_its_way.add(submitted.job, submitted.cluster, now_ms);
+        Ok(())
     }
 }

@@ -7,12 +7,13 @@ use herd_core::exit::ProcessEnd;
 use herd_jobdir::JobDir;
 use herd_runtime::clock::Clock;
 use herd_runtime::driver::{Cause, Withdrawal};
-use herd_slurm::control;
+use herd_slurm::config::{self, Config, GraceOf};
 use herd_slurm::job::{self, Id, Shown};
-use herd_slurm::sbatch;
+use herd_slurm::partition::{self, Partition};
 use herd_slurm::state::State;
 use herd_slurm::time::Limit;
-use tokio::time::{Instant, sleep};
+use herd_slurm::{accounting, control, sacct, sbatch};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::allocation::SlurmRun;
 use super::cluster::{Cluster, ClusterError};
@@ -23,6 +24,9 @@ use super::observe::CANCELLED_IN_SLURM;
 const REQUEUE_BOUND: Duration = Duration::from_mins(5);
 /// Pause between two times of asking it.
 const REQUEUE_PAUSE: Duration = Duration::from_secs(5);
+
+/// How long more is asked of Slurm than what has to be known.
+const MORE_BOUND: Duration = Duration::from_secs(2);
 
 /// How often a question is asked again that was ended with the job.
 const ASKS: u32 = 5;
@@ -57,7 +61,45 @@ pub(super) async fn why_ended(
 /// Whether Slurm has announced that it preempts the job, and how long is left until it does, where Slurm
 /// says that.
 pub(super) async fn preemption(id: Id) -> Result<Option<Preemption>, ClusterError> {
-    Ok(announced(&show(id).await?))
+    let shown = show(id).await?;
+    let mut announced = announced(&shown);
+    if let Some(preemption) = &mut announced
+        && preemption.seconds.is_none()
+    {
+        // The ranks are to be told soon, whatever else is known.
+        let grace = timeout(MORE_BOUND, grace(&shown)).await;
+        preemption.seconds = grace.ok().flatten();
+    }
+    Ok(announced)
+}
+
+/// The grace that is set for the job: Slurm does not say when one without a time limit ends.
+async fn grace(shown: &Shown) -> Option<u64> {
+    let cluster = Cluster::default();
+    let config = Config::parse(&cluster.text(config::call()).await.ok()?);
+    let grace = match config.grace_of()? {
+        GraceOf::Qos => {
+            let all = cluster.text(accounting::qos_call()).await.ok()?;
+            let mut all = accounting::parse_qos(&all).into_iter();
+            all.find(|qos| Some(&qos.name) == shown.qos.as_ref())?.grace
+        }
+        GraceOf::Partition => {
+            let all = cluster.text(partition::call()).await.ok()?;
+            let mut all = partition::parse(&all).into_iter();
+            let its = |partition: &Partition| Some(&partition.name) == shown.partition.as_ref();
+            all.find(its)?.grace
+        }
+    };
+    Some(grace.ms / 1000).filter(|seconds| *seconds > 0)
+}
+
+/// Who cancelled the job, where there is accounting that knows it by now.
+pub(super) async fn cancelled_by(id: Id) -> Option<u32> {
+    let cluster = Cluster::default();
+    let rows = cluster.text(sacct::job_calls(&[id.job]).pop()?);
+    let rows = timeout(MORE_BOUND, rows).await.ok()?.ok()?;
+    let rows = sacct::parse(&rows);
+    sacct::latest(&rows).get(&id)?.cancelled_by
 }
 
 /// Whether this run of the job goes on, as far as Slurm is concerned.

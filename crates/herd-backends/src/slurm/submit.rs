@@ -82,6 +82,9 @@ pub enum SubmitError {
     /// `sbatch` could not be run, or has not answered.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// Somebody has taken this process for gone.
+    #[error("it took so long that the job was given up")]
+    GivenUp,
     /// Neither an answer nor a job of that name.
     #[error("sbatch gave no answer, and Slurm has no job named {name}: {text}")]
     Unanswered {
@@ -222,8 +225,8 @@ pub(super) async fn send(
         // It may have been accepted before the time ran out.
         Err(error @ CommandError::TimedOut { .. }) => {
             return match find(cluster, name, user).await {
-                Some(found) => Ok(found),
-                None => Err(error.into()),
+                Ok(Some(found)) => Ok(found),
+                Ok(None) | Err(_) => Err(error.into()),
             };
         }
         Err(error) => return Err(error.into()),
@@ -238,7 +241,7 @@ pub(super) async fn send(
     if !unclear {
         return Err(SubmitError::Refused { refusal, text });
     }
-    let found = find(cluster, name, user).await;
+    let found = find(cluster, name, user).await.ok().flatten();
     found.ok_or_else(|| SubmitError::Unanswered {
         name: name.to_owned(),
         text,
@@ -246,17 +249,24 @@ pub(super) async fn send(
 }
 
 /// The job of that name, which no other has, in the queue or among those that ended just now.
-pub(super) async fn find(cluster: &Cluster, name: &str, user: &str) -> Option<Submitted> {
-    let found = |job: u32| Submitted { job, cluster: None };
-    if let Ok(text) = cluster.text(squeue::find_call(user, name)).await {
-        if let Some(row) = squeue::parse(&text).iter().min_by_key(|row| row.raw) {
-            return Some(found(row.id.job));
-        }
+pub(super) async fn find(
+    cluster: &Cluster,
+    name: &str,
+    user: &str,
+) -> Result<Option<Submitted>, CommandError> {
+    let found = |job: u32| Submitted {
+        job,
+        cluster: cluster.name.clone(),
+    };
+    let text = cluster.text(squeue::find_call(user, name)).await?;
+    if let Some(row) = squeue::parse(&text).iter().min_by_key(|row| row.raw) {
+        return Ok(Some(found(row.id.job)));
     }
-    let text = cluster
-        .text(sacct::find_call(user, name, LOOK_BACK))
-        .await
-        .ok()?;
+    // A cluster may have no accounting.
+    let ended = sacct::find_call(user, name, LOOK_BACK);
+    let Ok(text) = cluster.text(ended).await else {
+        return Ok(None);
+    };
     let rows = sacct::parse(&text);
-    rows.iter().map(|row| row.id.job).min().map(found)
+    Ok(rows.iter().map(|row| row.id.job).min().map(found))
 }

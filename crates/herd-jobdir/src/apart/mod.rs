@@ -16,8 +16,9 @@ use herd_core::state::{AttemptState, FailureKind, JobState};
 use crate::error::JobDirError;
 use crate::files::Durability;
 use crate::job::JobDir;
-use crate::runlog;
-use crate::status::{self, TaskOverview};
+use crate::runlog::record::DATA_NAME;
+use crate::status::seen;
+use crate::status::shown::TaskOverview;
 use crate::tail::last_lines;
 use crate::tasks::count;
 
@@ -129,7 +130,7 @@ pub fn overview(job: &JobDir, array: &Array) -> Result<TaskOverview, JobDirError
 pub(crate) fn started_ms(job: &JobDir) -> Result<Option<u64>, JobDirError> {
     // A cluster starts tasks in the order of their indices.
     match begun(job).first() {
-        Some(&first) => status::started_ms(&job.task(first)),
+        Some(&first) => seen::started_ms(&job.task(first)),
         None => Ok(None),
     }
 }
@@ -173,7 +174,7 @@ pub fn finish(
         if result.attempts == 0 && result.state != JobState::Failed {
             continue;
         }
-        let started = status::started_ms(&job.task(*index))?;
+        let started = seen::started_ms(&job.task(*index))?;
         results.push(task_result(*index, result, started, plan.world_size()));
     }
     job.write_tasks(&results, durability)?;
@@ -182,7 +183,7 @@ pub fn finish(
         && (plan.world_size() == 1 || task.last_lines.is_empty())
     {
         // A rank's failure has what it wrote to stderr, a task is shown with both streams.
-        let log = job.task(task.result.index).path().join(runlog::DATA_NAME);
+        let log = job.task(task.result.index).path().join(DATA_NAME);
         let of_task = format!("(task {}) ", task.result.index);
         let lines = last_lines(&log).into_iter();
         let bare = |line: String| {

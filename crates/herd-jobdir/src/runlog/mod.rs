@@ -8,7 +8,7 @@ mod filter;
 mod follow;
 mod grep;
 mod reader;
-mod record;
+pub(crate) mod record;
 mod tasks;
 mod writer;
 
@@ -18,11 +18,9 @@ mod tests;
 pub use filter::Filter;
 pub use follow::{Follow, Followed};
 pub use reader::{Entry, RunLogReader};
-pub use record::{CONTINUATION, HERD, MAX_PIECE_BYTES, PREFIXED, RECORD_BYTES, Record, Stream};
+pub use record::{
+    CONTINUATION, DATA_NAME, HERD, INDEX_NAME, MAX_PIECE_BYTES, PREFIXED, RECORD_BYTES, Record,
+    Stream,
+};
 pub use tasks::TaskLogs;
 pub use writer::{Piece, RunLogWriter};
-
-/// Name of the text beneath the job's directory.
-pub const DATA_NAME: &str = "run.log";
-/// Name of the index beneath the job's directory.
-pub const INDEX_NAME: &str = "run.index";

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::filter::Filter;
 use super::grep::Grep;
-use super::record::{MAX_PIECE_BYTES, RECORD_BYTES, Record};
-use super::{DATA_NAME, INDEX_NAME};
+use super::record::{DATA_NAME, INDEX_NAME, MAX_PIECE_BYTES, RECORD_BYTES, Record};
 use crate::error::JobDirError;
 
 /// Records read at once: 64 KiB of index.

@@ -1,5 +1,9 @@
 //! One record of `run.index`: 32 bytes, little-endian.
 
+/// Name of the text beneath the job's directory.
+pub const DATA_NAME: &str = "run.log";
+/// Name of the index beneath the job's directory.
+pub const INDEX_NAME: &str = "run.index";
 /// Size of a record in the file.
 pub const RECORD_BYTES: usize = 32;
 /// Longest piece one record covers; the writer splits longer ones.

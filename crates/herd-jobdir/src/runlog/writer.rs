@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::record::{CONTINUATION, HERD, MAX_PIECE_BYTES, PREFIXED, RECORD_BYTES, Record, Stream};
-use super::{DATA_NAME, INDEX_NAME};
+use super::record::{
+    CONTINUATION, DATA_NAME, HERD, INDEX_NAME, MAX_PIECE_BYTES, PREFIXED, RECORD_BYTES, Record,
+    Stream,
+};
 use crate::error::JobDirError;
 
 /// Bytes gathered before they are written without being asked.

@@ -6,7 +6,7 @@ use herd_core::state::{AttemptState, JobState};
 
 use super::facts::Facts;
 use super::seen::read_seen;
-use super::{Brief, JobStatus, NodeStatus};
+use super::shown::{Brief, JobStatus, NodeStatus, TaskOverview};
 use crate::apart::{self, overview};
 use crate::error::JobDirError;
 use crate::job::JobDir;
@@ -60,7 +60,7 @@ fn unsettled(
 ) -> Result<(Brief, Option<herd_core::result::TaskCounts>), JobDirError> {
     let tasks = match &plan.array {
         Some(array) => overview(job, array)?,
-        None => super::TaskOverview::default(),
+        None => TaskOverview::default(),
     };
     let started_ms = apart::started_ms(job)?;
     let cancelled = job.cancel_request()?;

@@ -4,9 +4,8 @@ use herd_core::result::{AttemptEnd, Failure, JobResult};
 use herd_core::sentence;
 use herd_core::state::{AttemptState, JobState};
 
-use super::lost::lost_detail;
 use super::seen::Seen;
-use super::{Brief, DRIVER_LOST};
+use super::shown::{Brief, DRIVER_LOST};
 use crate::driver::{DriverInfo, Liveness};
 
 /// What was read of a job, in the order that [`super::status`] explains.
@@ -80,7 +79,7 @@ impl Facts {
         }
         if dead {
             let process = self.process.as_ref();
-            return (DRIVER_LOST.to_owned(), process.map(lost_detail));
+            return (DRIVER_LOST.to_owned(), process.map(DriverInfo::lost_detail));
         }
         if let Some(by) = &self.seen.cancelled_by {
             return (

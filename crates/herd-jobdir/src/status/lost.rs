@@ -89,20 +89,12 @@ fn lost_end(
         why: None,
         state: AttemptState::Failed,
         failure: Some(Failure::DriverLost {
-            detail: lost_detail(process),
+            detail: process.lost_detail(),
         }),
         exit_code: exit::HERD_FAILED,
         ended_ms: now_ms,
         ranks: read_seen(attempt)?.ends.into_values().collect(),
     })
-}
-
-/// What was observed of a driver that is gone.
-pub(super) fn lost_detail(process: &DriverInfo) -> String {
-    format!(
-        "process {} on {} is gone and wrote no end",
-        process.pid, process.host
-    )
 }
 
 /// Success where another process was first, or where the disk takes nothing.

@@ -6,15 +6,13 @@
 mod apart;
 mod facts;
 mod lost;
-mod seen;
+pub(crate) mod seen;
+pub(crate) mod shown;
 mod tasks;
 #[cfg(test)]
 mod tests;
 
-use herd_core::JobId;
-use herd_core::exit::ProcessEnd;
-use herd_core::result::{Failure, TaskCounts};
-use serde::{Deserialize, Serialize};
+use herd_core::result::TaskCounts;
 
 use crate::driver::{DriverInfo, Liveness};
 use crate::error::JobDirError;
@@ -22,89 +20,8 @@ use crate::job::JobDir;
 use crate::tasks::count;
 use facts::Facts;
 pub use lost::{finish_lost, is_over};
-pub use tasks::{TaskOverview, task_overview};
-
-/// The state shown for an attempt whose driver died without a word.
-pub const DRIVER_LOST: &str = "DRIVER LOST";
-
-/// Where a job stands, on one line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Brief {
-    /// `RUNNING`, `PREEMPTED`, `DRIVER LOST`, …: the state of the job or of its attempt, whichever
-    /// says more.
-    pub state: String,
-    /// What it waits for, or why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// Latest attempt; 0 before the first.
-    pub attempt: u32,
-    /// Milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_ms: Option<u64>,
-    /// Milliseconds since the Unix epoch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_ms: Option<u64>,
-    /// The code herd ends with, once there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<u8>,
-    /// Whether the job has its result and will never change.
-    pub settled: bool,
-}
-
-/// Where a job stands, with its nodes and ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct JobStatus {
-    /// The job.
-    pub id: JobId,
-    /// On one line.
-    #[serde(flatten)]
-    pub brief: Brief,
-    /// Particulars of a failure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
-    /// Nodes of the latest attempt.
-    pub nodes: Vec<NodeStatus>,
-    /// Ranks of the latest attempt.
-    pub ranks: Vec<RankStatus>,
-    /// Tasks of an array.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tasks: Option<TaskCounts>,
-    /// Warnings of the latest attempt, oldest first.
-    pub warnings: Vec<String>,
-    /// The latest attempt's driver, where it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub driver: Option<DriverInfo>,
-}
-
-/// One node of the latest attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NodeStatus {
-    /// Node index.
-    pub index: u32,
-    /// Its name.
-    pub name: String,
-    /// Process id of its executor.
-    pub pid: u32,
-    /// What was observed when it was given up.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lost: Option<String>,
-}
-
-/// One rank of the latest attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RankStatus {
-    /// Global rank.
-    pub rank: u32,
-    /// Node index.
-    pub node: u32,
-    /// Its process on that node; none where it could not start.
-    pub pid: Option<u32>,
-    /// How it ended, once it did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub end: Option<ProcessEnd>,
-    /// Whether herd had asked for its end.
-    pub stopped: bool,
-}
+pub use shown::{Brief, DRIVER_LOST, JobStatus, NodeStatus, RankStatus, TaskOverview};
+pub use tasks::task_overview;
 
 /// Where a job stands now.
 pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
@@ -158,11 +75,6 @@ pub fn status(job: &JobDir) -> Result<JobStatus, JobDirError> {
         warnings: facts.seen.warnings,
         driver: facts.process.filter(|driver| !driver.address.is_empty()),
     })
-}
-
-/// When the first attempt at a job, or at a task with a directory of its own, began.
-pub(crate) fn started_ms(job: &JobDir) -> Result<Option<u64>, JobDirError> {
-    Ok(seen::read_seen(&job.attempt(1))?.started_ms)
 }
 
 /// Tasks of an array by outcome. Without a plan to be read, those that ended are all there are.

@@ -7,9 +7,10 @@ use herd_core::exit::ProcessEnd;
 use herd_core::result::RankResult;
 use herd_core::state::{AttemptState, JobState};
 
-use super::{NodeStatus, RankStatus};
+use super::shown::{NodeStatus, RankStatus};
 use crate::attempt::AttemptDir;
 use crate::error::JobDirError;
+use crate::job::JobDir;
 
 /// What the events of an attempt add up to.
 #[derive(Default)]
@@ -31,6 +32,11 @@ pub(super) fn read_seen(attempt: &AttemptDir) -> Result<Seen, JobDirError> {
         seen.add(event);
     }
     Ok(seen)
+}
+
+/// When the first attempt at a job, or at a task with a directory of its own, began.
+pub(crate) fn started_ms(job: &JobDir) -> Result<Option<u64>, JobDirError> {
+    Ok(read_seen(&job.attempt(1))?.started_ms)
 }
 
 impl Seen {

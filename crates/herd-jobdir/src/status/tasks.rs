@@ -5,32 +5,11 @@ use std::fs;
 
 use herd_core::result::{Failure, TaskCounts, TaskResult};
 use herd_core::spec::Array;
-use serde::Serialize;
 
+use super::shown::TaskOverview;
 use crate::apart;
 use crate::error::JobDirError;
 use crate::job::JobDir;
-
-/// The tasks of an array by where they stand, with the indices of those that did not succeed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct TaskOverview {
-    /// Those that ended, by outcome.
-    #[serde(flatten)]
-    pub counts: TaskCounts,
-    /// Tasks that run now, without those of `retrying`.
-    pub running: u32,
-    /// Tasks that have not begun.
-    pub not_started: u32,
-    /// Indices as `array` of a job file takes them: `3,13-15`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_tasks: Option<Array>,
-    /// Indices of those that herd ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stopped_tasks: Option<Array>,
-    /// Indices of those that have not begun.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub not_started_tasks: Option<Array>,
-}
 
 /// Where each task stands; nothing for a job that is no array.
 pub fn task_overview(job: &JobDir) -> Result<Option<TaskOverview>, JobDirError> {

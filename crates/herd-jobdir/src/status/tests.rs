@@ -9,6 +9,8 @@ use super::*;
 use crate::attempt::AttemptDir;
 use crate::files::Durability;
 use crate::home::Home;
+use herd_core::JobId;
+use herd_core::exit::ProcessEnd;
 
 struct Case {
     _dir: tempfile::TempDir,

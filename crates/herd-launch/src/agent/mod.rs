@@ -6,14 +6,15 @@
 pub mod events;
 pub mod layout;
 mod look;
+mod outcome;
 mod run;
+mod settings;
 mod silence;
 pub mod tee;
 mod watch;
 
 pub use look::Process;
-pub use run::{
-    Agent, AgentError, Describe, FirstFailure, Outcome, Route, Settings, Streams, Told, Worker,
-    WorkerCommand, WorkerEnd, exit_code,
-};
+pub use outcome::{AgentError, Outcome, WorkerEnd};
+pub use run::{Agent, exit_code};
+pub use settings::{Describe, FirstFailure, Route, Settings, Streams, Told, Worker, WorkerCommand};
 pub use silence::SilentWorker;

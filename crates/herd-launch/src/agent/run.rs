@@ -5,202 +5,27 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use herd_core::exit::ProcessEnd;
 use tokio::sync::mpsc;
 
-use super::events::{Event, Events};
-use super::layout::{Layout, LayoutError, WorkerFiles};
+use super::events::Event;
+use super::layout::WorkerFiles;
+use super::outcome::{AgentError, Outcome};
+use super::settings::{Settings, Streams, Told, Worker, WorkerCommand};
 use super::silence::Silence;
 use super::tee::{Filters, Screen, Tee};
 use super::watch::Watch;
-use crate::child::ExitInfo;
 use crate::follow::{FileId, Follower};
-use crate::group::{Group, SpawnAllError};
-use crate::spawn::{Output, ProcessSpec, SpawnError, Stdin};
+use crate::group::Group;
+use crate::spawn::{Output, ProcessSpec, Stdin};
 use crate::world::World;
 
 /// Names the file that a worker may touch to show that it gets on.
 const HEARTBEAT_VARIABLE: &str = "HERD_HEARTBEAT_FILE";
 /// Has Python write its stacks when it gets SIGABRT.
 const FAULTHANDLER_VARIABLE: &str = "PYTHONFAULTHANDLER";
-
-/// What each worker's streams are to become.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Streams {
-    /// Standard output goes into a file.
-    pub redirect_out: bool,
-    /// Standard error goes into a file.
-    pub redirect_err: bool,
-    /// Standard output goes into a file and is shown.
-    pub tee_out: bool,
-    /// Standard error goes into a file and is shown.
-    pub tee_err: bool,
-    /// What is not redirected is not shown either: the rank is filtered out.
-    pub silent: bool,
-}
-
-impl Streams {
-    fn has_files(self) -> bool {
-        self.redirect_out || self.redirect_err || self.tee_out || self.tee_err
-    }
-}
-
-/// What one worker is.
-#[derive(Debug)]
-pub struct WorkerCommand {
-    /// Program and arguments.
-    pub argv: Vec<OsString>,
-    /// The complete environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Begins each line that is shown of it.
-    pub header: String,
-    /// Processors it is bound to.
-    pub cpus: Option<Vec<usize>>,
-}
-
-/// One worker of one attempt.
-#[derive(Debug)]
-pub struct Worker<'a> {
-    /// Where it stands.
-    pub world: &'a World,
-    /// Its local rank.
-    pub local_rank: u32,
-    /// The attempt, from 0.
-    pub attempt: u32,
-    /// Its files.
-    pub files: &'a WorkerFiles,
-}
-
-/// Says what a worker is.
-pub type Describe = dyn Fn(&Worker<'_>) -> Result<WorkerCommand, String>;
-
-/// Says what becomes of the streams of the worker with a local rank.
-pub type Route = dyn Fn(&World, u32) -> Streams;
-
-/// Hears the local rank of the worker that failed first, and how it ended, before the others are asked
-/// to end.
-pub type FirstFailure = dyn Fn(u32, String);
-
-/// What an agent is to do.
-pub struct Settings {
-    /// Workers on this node.
-    pub workers: u32,
-    /// What each worker is.
-    pub describe: Box<Describe>,
-    /// What becomes of the streams of the worker with a local rank.
-    pub streams: Box<Route>,
-    /// Where logs are kept.
-    pub layout: Layout,
-    /// Lines of standard output that go into `filtered_stdout.log` besides.
-    pub wanted_out: Vec<String>,
-    /// Lines of standard error that go into `filtered_stderr.log` besides.
-    pub wanted_err: Vec<String>,
-    /// Attempts after the first.
-    pub max_restarts: u32,
-    /// What workers get between the signal that asks them to end and SIGKILL.
-    pub shutdown_timeout: Duration,
-    /// Hears of the first failure of each attempt.
-    pub first_failure: Box<FirstFailure>,
-    /// How long all workers may give no sign; they may for ever where it is absent.
-    pub hang_timeout: Option<Duration>,
-    /// Who is told what happens.
-    pub events: Events,
-}
-
-impl std::fmt::Debug for Settings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
-            .field("workers", &self.workers)
-            .field("max_restarts", &self.max_restarts)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Why an agent could not run its workers.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// Logs have no place.
-    #[error("cannot keep the workers' logs")]
-    Layout(#[from] LayoutError),
-    /// A file or the thread for shown lines could not be had.
-    #[error(
-        "cannot show the workers' output\nhint: give another directory with --log-dir, or leave out --tee"
-    )]
-    Tee(#[source] io::Error),
-    /// There is no directory for workers to run in.
-    #[error("cannot tell the working directory\nhint: change into a directory that is there")]
-    Directory(#[source] io::Error),
-    /// A worker could not be described.
-    #[error("{0}")]
-    Describe(String),
-    /// The workers could not be started.
-    #[error("cannot start the workers\nhint: {}", hint(&.0.source))]
-    Spawn(#[from] SpawnAllError),
-    /// There is nowhere to see whether workers write.
-    #[error(
-        "--hang-timeout has nothing to watch: no files are kept\nhint: leave out --log-dir=/dev/null; the workers' output goes through files so that it can be seen to grow"
-    )]
-    NothingToWatch,
-}
-
-/// What helps where a worker cannot be started.
-fn hint(error: &SpawnError) -> &'static str {
-    match error {
-        SpawnError::NotFound { .. } => {
-            "a program is looked for on PATH, or here as ./NAME; the Python of scripts is $PYTHON_EXEC or that of the active environment"
-        }
-        SpawnError::NotExecutable { .. } => {
-            "`chmod +x` makes a program of it; without --no-python it is run as a Python script"
-        }
-        SpawnError::LogFile { .. } => "give another directory with --log-dir",
-        _ => "the reason below says what is in the way",
-    }
-}
-
-/// How one worker ended.
-#[derive(Clone, Debug)]
-pub struct WorkerEnd {
-    /// Its local rank.
-    pub local_rank: u32,
-    /// Its process.
-    pub pid: u32,
-    /// How it ended, and when.
-    pub exit: ExitInfo,
-    /// Where it may have said why.
-    pub error_file: PathBuf,
-    /// What its end does not tell.
-    pub note: Option<String>,
-}
-
-/// How an attempt ended.
-#[derive(Debug)]
-pub enum Outcome {
-    /// All workers ended with 0.
-    Succeeded(Vec<WorkerEnd>),
-    /// One failed, and the others were ended.
-    Failed(Vec<WorkerEnd>),
-    /// A signal asked for the end; it is how all workers were asked, too.
-    Signalled {
-        /// The signal's number.
-        signal: i32,
-        /// The workers.
-        workers: Vec<WorkerEnd>,
-    },
-}
-
-/// What the program around the agent tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A signal that asks for the end; the second kills.
-    End(i32),
-    /// A signal for the workers alone.
-    Forward(i32),
-    /// Whoever would end what is left after the agent has died: two seconds remain (D9).
-    Orphaned,
-}
 
 /// One node's agent.
 #[derive(Debug)]

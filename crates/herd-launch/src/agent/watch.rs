@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 
 use super::events::{EndOfWorker, Event};
 use super::layout::WorkerFiles;
-use super::run::{Outcome, Settings, Told, WorkerEnd};
+use super::outcome::{Outcome, WorkerEnd};
+use super::settings::{Settings, Told};
 use super::silence::{Silence, SilentWorker, report};
 use super::tee::{Room, Screen, Tee};
 use crate::child::ExitInfo;

@@ -13,6 +13,7 @@
 //! needs no watch: the system takes many milliseconds to take one down. *Armed*: at its end, with a
 //! one-shot watch. *Polled*: absent, or where a watch cannot be had or trusted.
 
+mod followed;
 mod tail;
 mod watch;
 
@@ -28,14 +29,11 @@ use std::time::Duration;
 use rustix::fs::inotify;
 use tokio::time::{Instant, Sleep, sleep};
 
+pub use self::followed::{CHUNK_MAX, FileId, Followed, HEAD};
 pub use self::tail::{Head, open_log};
 use self::tail::{Phase, Tail, Telling, open, take};
 use self::watch::Inotify;
 
-/// Largest piece given out.
-pub const CHUNK_MAX: usize = 256 * 1024;
-/// Bytes of a file's beginning that are kept to know it again.
-pub const HEAD: usize = 512;
 /// How soon a file that had bytes is looked at again; each look without any doubles the pause.
 const WARM: Duration = Duration::from_millis(2);
 /// Longest pause before a warm file is looked at again.
@@ -49,57 +47,6 @@ const POLL: Duration = Duration::from_millis(100);
 const LOOK_AFTER: u32 = 16;
 /// Files with a watch on a local file system are looked at once in so many polls.
 const POLLS_WHEN_ARMED: u32 = 10;
-
-/// The caller's name for a followed file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileId(pub u64);
-
-/// What following has brought.
-#[derive(Debug)]
-pub enum Followed {
-    /// The next bytes of a file.
-    Chunk {
-        /// Which file.
-        id: FileId,
-        /// Where in the file they begin.
-        offset: u64,
-        /// At least one, at most [`CHUNK_MAX`].
-        bytes: Vec<u8>,
-    },
-    /// A file has grown, told in place of its bytes by [`Follower::of_lengths`], but for the first
-    /// [`HEAD`] bytes.
-    Grown {
-        /// Which file.
-        id: FileId,
-        /// What it had grown to when it was told last.
-        offset: u64,
-        /// What it has grown to, at most [`CHUNK_MAX`] more.
-        length: u64,
-    },
-    /// Its writer has truncated a file: what comes next comes from its beginning.
-    Truncated {
-        /// Which file.
-        id: FileId,
-        /// Up to where it was read before.
-        offset: u64,
-    },
-    /// A file that was finished is at its end and no longer followed.
-    Finished {
-        /// Which file.
-        id: FileId,
-        /// Its length; where it started if it never existed.
-        final_offset: u64,
-    },
-    /// A file cannot be read and is no longer followed.
-    Failed {
-        /// Which file.
-        id: FileId,
-        /// Up to where it was read.
-        offset: u64,
-        /// Why.
-        error: io::Error,
-    },
-}
 
 /// Follows files until they are finished or removed.
 #[derive(Debug)]
@@ -483,37 +430,4 @@ impl Follower {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_file_that_was_not_quiet_for_long_has_no_watch() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("log");
-        std::fs::write(&path, "").unwrap();
-        let mut follower = Follower::new();
-        follower.add(FileId(1), &path);
-        tokio::select! {
-            biased;
-            followed = follower.next() => panic!("{followed:?}"),
-            () = std::future::ready(()) => {}
-        }
-        assert!(matches!(follower.inotify, Inotify::Unopened));
-        // Quiet for long enough, as far as the follower can tell.
-        let tail = follower.tails.get_mut(&FileId(1)).unwrap();
-        assert!(tail.arm_at.is_some());
-        tail.arm_at = Some(Instant::now());
-        follower.make_ready(FileId(1));
-        tokio::select! {
-            biased;
-            followed = follower.next() => panic!("{followed:?}"),
-            () = std::future::ready(()) => {}
-        }
-        assert!(!matches!(follower.inotify, Inotify::Unopened));
-        std::fs::write(&path, "text").unwrap();
-        let Followed::Chunk { bytes, .. } = follower.next().await else {
-            panic!("bytes were written")
-        };
-        assert_eq!(bytes, b"text");
-    }
-}
+mod tests;

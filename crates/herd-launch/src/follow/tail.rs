@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::{CHUNK_MAX, FileId, Followed, HEAD};
+use super::followed::{CHUNK_MAX, FileId, Followed, HEAD};
 
 /// A file that looks truncated by its time alone is taken to be so when it still does after this:
 /// far longer than one write takes.

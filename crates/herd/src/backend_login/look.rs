@@ -10,11 +10,11 @@ use herd_core::JobId;
 use herd_core::result::{JobResult, Rejection};
 use herd_core::state::{JobState, RejectionKind};
 use herd_core::text::error_line;
-use herd_jobdir::index::Listed;
+use herd_jobdir::listing::Listed;
 use herd_jobdir::status::Brief;
 use herd_jobdir::{Home, JobDir};
+use herd_login::hex_digest;
 use herd_login::mirror::{self, Facts, Record};
-use herd_login::program::hex_digest;
 use herd_login::protocol::{Held, Part, Request, receive, send};
 use herd_login::{Channel, LoginError, Target};
 

@@ -1,18 +1,43 @@
 //! What is done to jobs that Slurm has.
 
 use herd_backends::slurm::CommandError;
-use herd_backends::slurm::array;
-use herd_backends::slurm::cancel::{self, CancelError};
+use herd_backends::slurm::cancel::{self, CancelError, Taken};
 use herd_backends::slurm::cluster::Cluster;
 use herd_backends::slurm::record::Record;
 use herd_core::units::Span;
-use herd_jobdir::JobDir;
+use herd_jobdir::{EndRequest, JobDir};
 use herd_slurm::control;
 use herd_slurm::job::Id;
 
 use super::patiently;
 use crate::backend_local::runtime;
 use crate::error::ExpectedError;
+
+/// Whose wish it is.
+const BY: &str = "herd cancel";
+
+/// Asks for the end of a job that is on its way to Slurm: whoever hands it over finds the request, or who
+/// looks at the job.
+pub(crate) fn cancel_submission(
+    job: &JobDir,
+    signal: u8,
+    grace: Option<Span>,
+) -> Result<(), ExpectedError> {
+    let asked = job.request_end(&EndRequest {
+        by: BY.to_owned(),
+        signal: i32::from(signal),
+        grace_ms: grace.map(|grace| grace.ms),
+    });
+    asked.map_err(|error| ExpectedError::failed("cancel the job", error))
+}
+
+/// Passes on a request for the end that has reached nobody yet.
+pub(crate) fn cancel_again(job: &JobDir, record: &Record) -> Result<(), CancelError> {
+    match runtime() {
+        Ok(runtime) => patiently(&runtime, cancel::repeat(job, record, &record.on())),
+        Err(_) => Err(CommandError::Silent.into()),
+    }
+}
 
 /// Asks for a job's end: its driver where it can be reached, else Slurm.
 pub(crate) fn cancel(
@@ -21,19 +46,13 @@ pub(crate) fn cancel(
     silent: bool,
     signal: u8,
     grace: Option<Span>,
-) -> Result<(), ExpectedError> {
+) -> Result<Taken, ExpectedError> {
     let cluster = Cluster {
         silent,
         ..record.on()
     };
-    let (signal, by) = (i32::from(signal), "herd cancel");
-    let asked = async {
-        if record.parts.is_empty() {
-            cancel::cancel(job, record, &cluster, signal, grace, by).await
-        } else {
-            array::cancel(job, record, &cluster, signal, grace, by).await
-        }
-    };
+    let (signal, by) = (i32::from(signal), BY);
+    let asked = cancel::cancel(job, record, &cluster, signal, grace, by);
     patiently(&runtime()?, asked).map_err(|error| match error {
         CancelError::Slurm(error) => undone("cancel the job", error),
         error => ExpectedError::failed("cancel the job", error),

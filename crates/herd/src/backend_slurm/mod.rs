@@ -24,10 +24,10 @@ use crate::backend_local::runtime;
 use crate::error::ExpectedError;
 use crate::file_system;
 
-pub(crate) use control::{Control, cancel, control};
+pub(crate) use control::{Control, cancel, cancel_again, cancel_submission, control};
 pub(crate) use observe::{evidence, observe, settle, settle_tasks};
 pub(crate) use stage::{look_after, stage};
-pub(crate) use submit::{find_again, script, submit, submit_as};
+pub(crate) use submit::{find_again, script, submit, submit_as, take_up};
 
 /// How long Slurm is waited for in silence.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);

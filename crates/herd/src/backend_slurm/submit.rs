@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use herd_backends::slurm::cluster::Cluster;
-use herd_backends::slurm::parts;
+use herd_backends::slurm::CommandError;
 use herd_backends::slurm::record::Record;
 use herd_backends::slurm::submit::{self, Submission, SubmitError};
+use herd_backends::slurm::submitting::{self, Submitting, TakeUpError, TakenUp};
 use herd_core::JobId;
 use herd_core::plan::{Plan, Unsupported};
 use herd_core::spec::SlurmOptions;
@@ -15,7 +15,7 @@ use herd_slurm::sbatch::Refusal;
 
 use super::after::dependencies;
 use super::stage::{look_after, staged};
-use super::{facts, node_program, patiently, user_name};
+use super::{node_program, patiently, user_name};
 use crate::backend_local::runtime;
 use crate::backends::{Place, SlurmPlace};
 use crate::error::{self, ExpectedError, Fault};
@@ -90,14 +90,27 @@ pub(crate) fn submit_as(
     }
 }
 
-/// What became of a submission that broke off before it was written down.
-pub(crate) fn find_again(job: &JobDir, cluster: &Cluster) -> Result<Option<Record>, ExpectedError> {
+/// Ends what a submission has begun whose process is gone.
+pub(crate) fn take_up(job: &JobDir, left: &Submitting) -> Result<TakenUp, TakeUpError> {
     let user = user_name();
-    let facts = facts(cluster)
-        .map_err(|error| ExpectedError::failed("ask Slurm what the cluster has", error))?;
-    let found = parts::find_again(job, cluster, &facts, &user);
-    let found = patiently(&runtime()?, found);
-    found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))
+    let cluster = left.on();
+    let taken = submitting::take_up(job, left, &cluster, &user);
+    match runtime() {
+        Ok(runtime) => patiently(&runtime, taken),
+        Err(_) => Err(CommandError::Silent.into()),
+    }
+}
+
+/// What Slurm has of a job whose submission broke off, which nobody does any more.
+pub(crate) fn find_again(job: &JobDir) -> Result<Option<Record>, ExpectedError> {
+    let left = Submitting::read(job);
+    let left = left.map_err(|error| ExpectedError::failed("read the job", error))?;
+    let found = left.map(|left| take_up(job, &left)).transpose();
+    match found.map_err(|error| ExpectedError::failed("look for the job in Slurm", error))? {
+        Some(TakenUp::Has(record)) => Ok(Some(record)),
+        Some(TakenUp::Nothing) => Ok(None),
+        None => Record::read(job).map_err(|error| ExpectedError::failed("read the job", error)),
+    }
 }
 
 /// The batch script of a job.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use herd_backends::slurm::cancel::Taken;
+
 use super::Outcome;
 use crate::cli::query::CancelArgs;
 use crate::error::ExpectedError;
@@ -39,7 +41,8 @@ pub(crate) fn run(args: &CancelArgs, home: Option<&Path>, printer: &mut Printer)
             continue;
         }
         match job.cancel(signal, grace) {
-            Ok(()) => printer.note(&format!("asked {} to end", job.short())),
+            Ok(Taken::Now) => printer.note(&format!("asked {} to end", job.short())),
+            Ok(Taken::Later) => printer.note(&later(&job.short())),
             Err(error) => {
                 if let Some(earlier) = first_failure.replace(error) {
                     printer.report(&ExpectedError::render(&earlier, printer.err_color()));
@@ -48,4 +51,12 @@ pub(crate) fn run(args: &CancelArgs, home: Option<&Path>, printer: &mut Printer)
         }
     }
     first_failure.map_or(Ok(0), Err)
+}
+
+/// What is said of a request that nobody has heard yet.
+pub(super) fn later(short: &str) -> String {
+    format!(
+        "Slurm does not answer: {short} is cancelled when it does and herd looks at the job (`herd wait {short}`), \
+         or when it begins"
+    )
 }

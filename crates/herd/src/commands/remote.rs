@@ -3,10 +3,12 @@
 
 use std::io::Write as _;
 
+use herd_backends::slurm::cancel::Taken;
 use herd_jobdir::Home;
 use herd_launch::sys;
 use nix::sys::signal::{SigSet, Signal};
 
+use super::cancel::later;
 use super::logs::shape::Shaper;
 use super::{Outcome, logs, submit};
 use crate::backend_login;
@@ -73,8 +75,9 @@ fn cancel_when_asked(home: &Home, job: &Job, signals: SigSet) {
             let number = u8::try_from(signal as i32).unwrap_or(15);
             let asked = jobs::open(&home, &id).and_then(|job| job.cancel(number, grace));
             let text = match asked {
-                Ok(()) if again => format!("herd: asked {short} to end at once"),
-                Ok(()) => format!("herd: asked {short} to end; once more kills it"),
+                Ok(Taken::Now) if again => format!("herd: asked {short} to end at once"),
+                Ok(Taken::Now) => format!("herd: asked {short} to end; once more kills it"),
+                Ok(Taken::Later) => format!("herd: {}", later(&short)),
                 Err(error) => error.render(false),
             };
             // A closed standard error leaves nobody to tell.

@@ -20,7 +20,7 @@ pub(crate) fn open_active(home: &Home, selector: &str) -> Result<Job, ExpectedEr
     {
         return Ok(chosen);
     }
-    let listed = herd_jobdir::index::list(home, usize::MAX)
+    let listed = herd_jobdir::listing::list(home, usize::MAX)
         .map_err(|error| ExpectedError::failed("look through the jobs", error))?;
     let active: Vec<_> = listed
         .iter()

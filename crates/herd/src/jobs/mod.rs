@@ -3,6 +3,7 @@
 mod choose;
 mod observed;
 mod row;
+mod submission;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,6 +24,7 @@ use crate::report::Context;
 use crate::text;
 use crate::{backend_local, backend_login, backend_slurm};
 pub(crate) use choose::open_active;
+use herd_backends::slurm::cancel::Taken;
 use herd_backends::slurm::observe::View;
 use herd_backends::slurm::record::Record;
 use herd_login::mirror::Record as LoginRecord;
@@ -74,6 +76,8 @@ pub(crate) struct Job {
     pub(crate) status: JobStatus,
     /// What Slurm calls it, for a job of Slurm.
     pub(crate) slurm: Option<Record>,
+    /// Whether Slurm has not got it yet, or not all of it.
+    pub(crate) submitting: bool,
     /// What Slurm says of it, or said not long ago.
     pub(crate) observed: Option<View>,
     /// The same of its tasks that have not ended, where they are Slurm's.
@@ -110,7 +114,7 @@ fn select(home: &Home, selector: &str) -> Result<JobId, ExpectedError> {
     {
         return Ok(id);
     }
-    home.select(selector).map_err(|error| match error {
+    herd_jobdir::listing::select(home, selector).map_err(|error| match error {
         SelectError::NotFound { .. } if selector == "last" => ExpectedError::NoJobs {
             home: home.path().to_owned(),
         },
@@ -162,6 +166,11 @@ pub(crate) fn require_present(dir: &JobDir) -> Result<(), ExpectedError> {
 pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     let failed = |error| ExpectedError::failed(format!("read job {}", dir.id().short()), error);
     require_present(&dir)?;
+    let login = LoginRecord::read(&dir).map_err(failed)?;
+    let submission = match &login {
+        None => submission::look(&dir).map_err(failed)?,
+        Some(_) => None,
+    };
     let mut status = herd_jobdir::status(&dir).map_err(failed)?;
     if status.brief.state == DRIVER_LOST {
         let ended = herd_jobdir::finish_lost(&dir, text::now_ms()).map_err(failed)?;
@@ -173,7 +182,6 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
             status.failure = result.failure;
         }
     }
-    let login = LoginRecord::read(&dir).map_err(failed)?;
     let mut as_of_ms = None;
     if let Some(record) = login.as_ref().filter(|_| !status.brief.settled) {
         as_of_ms = backend_login::look(&dir, record);
@@ -185,6 +193,9 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     if let Some(asked) = asked.as_ref().filter(|_| !status.brief.settled) {
         backend_slurm::look_after(&dir, &asked.record)?;
         seen = observed::look(asked, observed::runs(&status.brief));
+        if dir.is_cancel_unheard().map_err(failed)? {
+            seen = observed::cancel_again(&dir, asked, seen);
+        }
         let ended = if asked.record.parts.is_empty() {
             settle(&dir, &asked.record, seen.whole.as_ref())?
         } else {
@@ -198,7 +209,11 @@ pub(crate) fn read(dir: JobDir) -> Result<Job, ExpectedError> {
     }
     let summary = dir.read_summary().map_err(failed)?;
     let settled = status.brief.settled;
+    if let Some(why) = &submission {
+        submission::tell(&mut status.brief, why);
+    }
     Ok(Job {
+        submitting: submission.is_some(),
         dir,
         summary,
         status,
@@ -239,16 +254,19 @@ impl Job {
     }
 
     /// Asks for its end.
-    pub(crate) fn cancel(&self, signal: u8, grace: Option<Span>) -> Result<(), ExpectedError> {
+    pub(crate) fn cancel(&self, signal: u8, grace: Option<Span>) -> Result<Taken, ExpectedError> {
         if let Some(record) = &self.login {
-            return backend_login::cancel(&self.dir, record, signal, grace);
+            return backend_login::cancel(&self.dir, record, signal, grace).map(|()| Taken::Now);
+        }
+        if self.submitting {
+            return backend_slurm::cancel_submission(&self.dir, signal, grace).map(|()| Taken::Now);
         }
         match &self.slurm {
             Some(record) => {
                 let silent = self.is_unanswered();
                 backend_slurm::cancel(&self.dir, record, silent, signal, grace)
             }
-            None => backend_local::cancel(&self.dir, signal, grace),
+            None => backend_local::cancel(&self.dir, signal, grace).map(|()| Taken::Now),
         }
     }
 

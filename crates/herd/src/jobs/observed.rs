@@ -10,7 +10,7 @@ use herd_backends::slurm::observe::{Asked, View, Views};
 use herd_backends::slurm::record::Record;
 use herd_core::state::{AttemptState, JobState};
 use herd_core::text::error_line;
-use herd_jobdir::index::Listed;
+use herd_jobdir::listing::Listed;
 use herd_jobdir::status::Brief;
 use herd_jobdir::{Home, JobDir, JobDirError, apart};
 use herd_slurm::job::Id;
@@ -27,7 +27,7 @@ const STANDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_sec
 /// waited in silence.
 const SHORT: Duration = Duration::from_millis(PATIENCE.as_secs() * 1000 + 200);
 /// The same about others.
-const LONG: Duration = Duration::from_secs(10);
+pub(super) const LONG: Duration = Duration::from_secs(10);
 /// After no answer nothing is asked for as long, or for as long as the answer was waited for.
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -117,15 +117,23 @@ pub(super) fn ask_about(dir: &JobDir) -> Result<Option<Asked>, JobDirError> {
 /// When this process was last left without an answer, for how long nothing is asked, and why.
 static SILENCE: Mutex<Option<(Instant, Duration, String)>> = Mutex::new(None);
 
-/// Asks, unless Slurm has not answered just now.
+/// Asks about jobs, unless Slurm has not answered just now.
 fn ask(asked: Vec<Asked>, bound: Duration) -> Result<BTreeMap<Option<String>, Views>, String> {
+    once(bound, || backend_slurm::observe(asked, bound))
+}
+
+/// Asks Slurm something, unless it has not answered just now.
+pub(super) fn once<T, E: std::error::Error + 'static>(
+    bound: Duration,
+    question: impl FnOnce() -> Result<T, E>,
+) -> Result<T, String> {
     let mut silence = SILENCE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((since, lasts, why)) = &*silence
         && since.elapsed() < *lasts
     {
         return Err(why.clone());
     }
-    let answer = backend_slurm::observe(asked, bound).map_err(|error| error_line(&error));
+    let answer = question().map_err(|error| error_line(&error));
     *silence = answer.as_ref().err().map(|why| {
         // A program that goes on after its first look has time.
         (Instant::now(), bound.min(QUIET), why.clone())
@@ -185,6 +193,19 @@ pub(super) fn look(asked: &Asked, runs: bool) -> Seen {
         .get(&key)
         .map(|answer| answer.seen.clone())
         .unwrap_or_default()
+}
+
+/// Passes on a request for the end of a job that has reached nobody, since Slurm did not answer then; what
+/// Slurm says afterwards.
+pub(super) fn cancel_again(dir: &JobDir, asked: &Asked, seen: Seen) -> Seen {
+    let answers = seen.unanswered.is_none() && !seen.is_empty();
+    if !answers || once(SHORT, || backend_slurm::cancel_again(dir, &asked.record)).is_err() {
+        return seen;
+    }
+    let mut answers = ANSWERS.lock().unwrap_or_else(PoisonError::into_inner);
+    answers.remove(&key(&asked.record));
+    drop(answers);
+    look(asked, false)
 }
 
 /// Asks once for all of a list that have not ended.

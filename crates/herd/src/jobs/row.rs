@@ -186,7 +186,7 @@ impl Listing {
 /// The newest `most` jobs and where they stand.
 pub(crate) fn list(home: &Home, most: usize) -> Result<Listing, ExpectedError> {
     let failed = |error| ExpectedError::failed("list the jobs", error);
-    let listed = herd_jobdir::index::list(home, most).map_err(failed)?;
+    let listed = herd_jobdir::listing::list(home, most).map_err(failed)?;
     let total = if listed.len() < most {
         0
     } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use herd_runtime::executor::LEASE;
 use herd_testing::within;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::case;
 use crate::lab::Lab;
@@ -105,7 +105,7 @@ pub(crate) fn r19_scancel_from_outside_cancels_with_grace(lab: &Lab) {
     lab.ask(&["scancel"].into_iter().chain(numbers).collect::<Vec<_>>());
     for job in all {
         let result = job.ends("CANCELLED", 130);
-        assert_eq!(result["reason"], "cancelled in Slurm", "{}", job.story());
+        by_root(&result, job);
         let end = job.record("attempts/1/end");
         assert_eq!(end["state"], "CANCELLED", "{}", job.story());
         assert!(!job.story().contains("starts it again"), "{}", job.story());
@@ -127,15 +127,19 @@ pub(crate) fn r19_scancel_in_the_queue_and_in_setup_cancels(lab: &Lab) {
     await_ranks(&user, 2);
     queued.await_state("QUEUED");
     lab.ask(&["scancel", &queued.number()]);
-    queued.ends("CANCELLED", 130);
+    let accounting = ["sacct", "-n", "-X", "-P", "-o", "State", "-j"];
+    within(DEADLINE, "the word of accounting", || {
+        let number = queued.number();
+        let state = lab.ask(&[&accounting[..], &[&number]].concat());
+        state.trim() == "CANCELLED by 0"
+    });
+    let result = queued.ends("CANCELLED", 130);
+    assert_eq!(result["reason"], "cancelled in Slurm by root", "{result}");
     lab.ask(&["scancel", &first.number()]);
     first.wait();
     let result = first.record("result.json");
     assert_eq!(result["state"], "CANCELLED", "{}", first.story());
-    for job in [&first, &queued] {
-        let reason = job.record("result.json")["reason"].clone();
-        assert_eq!(reason, "cancelled in Slurm", "{}", job.story());
-    }
+    by_root(&result, &first);
     assert!(user.has("asked-0") && user.has("asked-1"));
     for job in [first, queued] {
         assert!(!job.log().contains("never"));
@@ -342,4 +346,14 @@ fn limit(lab: &Lab, job: &Job<'_>) {
     within(DEADLINE, "the limit", || {
         job.in_slurm().contains("TimeLimit=00:01:00")
     });
+}
+
+/// Accounting, which tells who it was, may be late, or not be there.
+fn by_root(result: &Value, job: &Job<'_>) {
+    let reason = result["reason"].as_str().unwrap_or_default();
+    assert!(
+        ["cancelled in Slurm", "cancelled in Slurm by root"].contains(&reason),
+        "{result} {}",
+        job.story()
+    );
 }

@@ -45,6 +45,12 @@ pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
         json!({"run": format!("touch {dir}/unwanted-$HERD_RANK; sleep 600")}),
     ));
     let queued = user.submit(json!({"run": "echo ran", "after": [running.id]}));
+    // Held, they never begin, and so find no request themselves.
+    let held = json!({"extra": ["--hold"]});
+    let waiting = [
+        user.submit(json!({"run": "true", "slurm": held})),
+        user.submit(json!({"run": "true", "slurm": held, "array": "0-3"})),
+    ];
     for name in ["setup", "up-1", "failing", "unwanted"] {
         for node in 0..2 {
             user.await_file(&format!("{name}-{node}"));
@@ -85,7 +91,17 @@ pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
         let hold = scope.spawn(|| user.ask(&["hold", &queued.id]));
         // Its executors are told by its driver.
         let cancel = scope.spawn(|| user.ask(&["cancel", &unwanted.id]));
+        let later = [&waiting[0], &waiting[1]].map(|job| {
+            let user = &user;
+            scope.spawn(move || user.ask(&["cancel", &job.id]))
+        });
         assert_eq!(cancel.join().unwrap().code, 0);
+        for cancel in later {
+            let cancel = cancel.join().unwrap();
+            assert_eq!(cancel.code, 0, "{cancel:?}");
+            let told = "Slurm does not answer: ";
+            assert!(cancel.err.contains(told), "{cancel:?}");
+        }
         let states = states.map(|state| state.join().unwrap());
         assert_eq!(states, ["RUNNING", "SETTING_UP"]);
         let noted = noted.join().unwrap();
@@ -116,6 +132,10 @@ pub(crate) fn i3_a_controller_that_stops_for_a_minute_ends_no_job(lab: &Lab) {
     });
     assert_eq!(setting_up.log().matches(") ran\n").count(), 2);
     queued.ends("SUCCEEDED", 0);
+    for job in waiting {
+        let result = job.ends("CANCELLED", 130);
+        assert_eq!(result["reason"], "asked for by herd cancel", "{result}");
+    }
     // `srun` was started again as long as it found nobody, and once more where it waited in vain.
     let warned = fs::read_to_string(starting.dir.join("attempts/1/events.jsonl")).unwrap();
     assert!(warned.contains("it is started again"), "{warned}");

@@ -10,6 +10,7 @@ mod environment;
 mod faults;
 mod full;
 mod lab;
+mod left;
 mod memory;
 mod nodes;
 mod queue;
@@ -144,7 +145,7 @@ fn clusters() -> Vec<Cluster> {
                 "--nodes",
                 "4",
             ],
-            arrays::cases_of_small_ones(),
+            [arrays::cases_of_small_ones(), left::cases_of_small_ones()].concat(),
         ),
         cluster("cgroup", CGROUP, bounded()),
         cluster("cgroup_24_11", CGROUP_24_11, bounded()),

@@ -96,10 +96,6 @@ pub(crate) fn r06_r24_what_confines_steps_is_scrubbed_and_the_rest_is_there(lab:
         "SLURM_NODEID",
         "SLURM_GTIDS",
         "SLURM_STEPID",
-        // Options of `srun` as well: with them `--gpus=1` gets as many as the job, and `--gres=none` is
-        // refused. What they tell is in SLURM_GPUS_ON_NODE and in the job.
-        "SLURM_GPUS_PER_NODE",
-        "SLURM_MEM_PER_NODE",
         "SLURM_MEM_PER_CPU",
     ];
     const SURVIVE: &[&str] = &[
@@ -114,6 +110,8 @@ pub(crate) fn r06_r24_what_confines_steps_is_scrubbed_and_the_rest_is_there(lab:
         "SLURM_JOB_PARTITION",
         "SLURM_CONF",
     ];
+    // Not every release sets them for a step.
+    const SURVIVE_WHERE_SET: &[&str] = &["SLURM_GPUS_PER_NODE", "SLURM_MEM_PER_NODE"];
     let _shared = lab.shared();
     let user = User::new(lab);
     for resources in [
@@ -124,11 +122,23 @@ pub(crate) fn r06_r24_what_confines_steps_is_scrubbed_and_the_rest_is_there(lab:
         let job = user.submit(json!({
             "nodes": 2,
             "resources": resources,
-            "run": "env",
+            "run": "env; tr '\\0' '\\n' < /proc/$PPID/environ | sed 's/^/executor: /'",
         }));
         job.ends("SUCCEEDED", 0);
         for rank in 0..2 {
             let lines = of_rank(&job.log(), rank);
+            let of_executor = |name: &str| {
+                let wanted = format!("executor: {name}=");
+                let mut found = lines.iter().filter_map(|line| line.strip_prefix(&wanted));
+                found.next().map(|value| format!("{name}={value}"))
+            };
+            assert!(of_executor("SLURM_STEP_ID").is_some(), "{lines:?}");
+            for line in SURVIVE_WHERE_SET
+                .iter()
+                .filter_map(|name| of_executor(name))
+            {
+                assert!(lines.contains(&line), "{line} is not there");
+            }
             let has = |name: &str| {
                 lines
                     .iter()

@@ -420,3 +420,21 @@ fn ranks_of_a_preempted_job_have_the_whole_grace_and_the_job_runs_again() {
         );
     }
 }
+
+#[test]
+fn ranks_without_a_time_limit_are_told_the_grace_of_their_qos() {
+    let bench = Bench::new();
+    // Slurm says no end of such jobs.
+    let partition = "partitionname=unlimited";
+    let words = [
+        "scontrol",
+        "create",
+        partition,
+        "nodes=ALL",
+        "defaulttime=UNLIMITED",
+    ];
+    bench.lab.ask(&words);
+    let (_, events) = preempted(&bench, "12", &["-p", "unlimited"]);
+    bench.lab.ask(&["scontrol", "delete", partition]);
+    assert!(events.contains("preempted by Slurm, 15 s"), "{events}");
+}

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use super::allocation::Allocation;
 use super::cluster::Cluster;
 use super::command::CommandError;
+use super::observe::{CANCELLED_IN_SLURM, cancelled_in_slurm};
 use super::record::Site;
 use super::staging::{NodeSide, kept_here};
 use super::{DURABILITY, container, listen, scontrol, step, variables};
@@ -144,6 +145,7 @@ async fn run(
             return Ok(Driven::Again);
         }
         let Some(pause) = again(&plan, &end, retries_used(&work.own, plan.attempt)?) else {
+            let end = named(end, allocation).await;
             return conclude(&work, &plan, end, &clock);
         };
         let mut next_plan = plan.clone();
@@ -197,6 +199,15 @@ async fn requeue(allocation: &Allocation, options: &DriveOptions) -> Result<(), 
         }
     }
     scontrol::requeue(allocation.id()).await
+}
+
+/// With who it was that cancelled the job in Slurm.
+async fn named(mut end: AttemptEnd, allocation: &Allocation) -> AttemptEnd {
+    if end.why.as_deref() == Some(CANCELLED_IN_SLURM) {
+        let by = scontrol::cancelled_by(allocation.id()).await;
+        end.why = Some(cancelled_in_slurm(by));
+    }
+    end
 }
 
 /// The job, or task, ends as its last attempt did.

@@ -108,8 +108,9 @@ pub(super) fn begin(work: &Work<'_>, run: &SlurmRun, clock: &Clock) -> Result<Be
         }
         claimed => claimed?,
     }
-    // After the claim: whoever asks for the end of all tasks counts on one of the two being seen.
-    if work.task.is_some() && work.job.cancel_request()?.is_some() {
+    // After the claim: whoever asks for the end of all tasks counts on one of the two being seen. Where Slurm
+    // did not answer whoever asked, this is the first that hears of it.
+    if work.job.cancel_request()?.is_some() {
         let end = unrun(AttemptState::Cancelled, clock);
         once(dir.write_end(&end, DURABILITY))?;
         return Ok(Begun::Over(end, Box::new(plan)));

@@ -200,7 +200,15 @@ impl Staging<'_> {
             .runtime
             .block_on(observe::observe(&self.cluster, &[asked]));
         let views = views?;
-        match views.get(&Id::job(self.record.job)) {
+        let view = views.get(&Id::job(self.record.job));
+        let waits = view.is_some_and(|view| matches!(view.condition, Condition::Pending { .. }));
+        if waits && self.job.cancel_request()?.is_some() {
+            // Slurm did not answer whoever asked.
+            let call = control::cancel_waiting_call(&[self.record.job]);
+            self.runtime.block_on(self.cluster.control(call))?;
+            return Ok(Step::Again);
+        }
+        match view {
             Some(view) if matches!(view.condition, Condition::Running) => {
                 if self.trouble.get().is_none() {
                     self.trouble.set(Some(Instant::now()));

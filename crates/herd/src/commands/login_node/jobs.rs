@@ -57,29 +57,19 @@ pub(super) fn submit(
     yaml: String,
 ) -> Reply<Submitted> {
     let id = job.id;
-    let cluster = Cluster::named(job.cluster.clone());
     let lock = home.path().join("submitting");
     let locked = hold(&lock, id).map_err(|error| refused(&format!("lock the job: {error}")))?;
-    let submitted = submit_once(home, id, &cluster, || received(job, secrets, Some(yaml)));
+    let submitted = submit_once(home, id, || received(job, secrets, Some(yaml)));
     drop(std::fs::remove_file(lock.join(id.to_string())));
     drop(locked);
     submitted.map(|record| Submitted { number: record.job })
 }
 
-fn submit_once(
-    home: &Home,
-    id: JobId,
-    cluster: &Cluster,
-    input: impl FnOnce() -> Reply<JobInput>,
-) -> Reply<Record> {
+fn submit_once(home: &Home, id: JobId, input: impl FnOnce() -> Reply<JobInput>) -> Reply<Record> {
     let failed = |error: &ExpectedError| of_error(error);
     if let Ok(dir) = home.open(id) {
-        let unreadable = |error| failed(&ExpectedError::failed("read the job", error));
-        if let Some(record) = Record::read(&dir).map_err(unreadable)? {
-            return Ok(record);
-        }
         // Whoever began it is gone, since the lock is ours.
-        if let Some(record) = backend_slurm::find_again(&dir, cluster).map_err(|e| failed(&e))? {
+        if let Some(record) = backend_slurm::find_again(&dir).map_err(|e| failed(&e))? {
             return Ok(record);
         }
         let cleared = dir.discard();
