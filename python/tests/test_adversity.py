@@ -166,38 +166,43 @@ def test_a_stream_that_takes_nothing_costs_no_line_of_the_files(host, tmp_path):
 def test_a_signal_at_any_moment_loses_nothing(start):
     """The host catches the exception and goes on waiting, again and again."""
     context = start(worker_functions.large, [(20,)] * 2, start_method="fork")
-    end = time.monotonic() + DEADLINE
-    caught = 0
-    pid, stop = os.getpid(), threading.Event()
+    hang_up, host, stop = {signal.SIGHUP}, threading.get_ident(), threading.Event()
 
     def disturb():
         while not stop.wait(0.002):
-            os.kill(pid, signal.SIGHUP)
+            # To the thread that waits, where it may be blocked: the others never have it.
+            signal.pthread_kill(host, signal.SIGHUP)
 
+    def wait():
+        """Waits a while. Only meanwhile does a signal come through: what catches the exception must not get the next one."""
+        try:
+            try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, hang_up)
+                return context.wait(0.5)
+            finally:
+                signal.pthread_sigmask(signal.SIG_BLOCK, hang_up)
+        except SignalException:
+            return "disturbed"
+
+    end = time.monotonic() + DEADLINE
+    signal.pthread_sigmask(signal.SIG_BLOCK, hang_up)
     disturber = threading.Thread(target=disturb)
-    result = None
+    disturber.start()
+    result, disturbed = None, 0
     try:
         while result is None and time.monotonic() < end:
-            try:
-                if not disturber.ident:
-                    disturber.start()
-                result = context.wait(0.5)
-                break
-            except SignalException:
-                caught += 1
-                if caught >= 50:
+            result = wait()
+            if result == "disturbed":
+                result, disturbed = None, disturbed + 1
+                if disturbed == 50:
                     stop.set()
     finally:
-        ignored = False
-        while not ignored:
-            try:
-                stop.set()
-                disturber.join()
-                # One that is under way may come until here.
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
-                ignored = True
-            except SignalException:
-                pass
+        stop.set()
+        disturber.join()
+        # With one that is under way.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, hang_up)
+    assert disturbed, "no signal came"
     result = result or context.wait(60)
     assert not result.is_failed() and [len(result.return_values[rank]) for rank in range(2)] == [20 << 20] * 2
 

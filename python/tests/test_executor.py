@@ -169,7 +169,7 @@ def test_calls_wait_for_processors(home):
     with herdsman.Executor(backend="local", home=home) as executor:
         futures = [executor.submit(time.sleep, 600) for _ in range(len(os.sched_getaffinity(0)) + 1)]
         until(lambda: all(future.running() for future in futures[:-1]))
-        assert futures[-1].job.state == "QUEUED" and "CPU" in futures[-1].job.why()
+        until(lambda: futures[-1].job.state == "QUEUED" and "CPU" in futures[-1].job.why())
         for future in futures:
             assert future.cancel()
     assert all(future.cancelled() and future.job.state == "CANCELLED" for future in futures)
@@ -270,13 +270,16 @@ def test_calls_end_with_the_process_that_owns_them(host, home, what):
     assert os.listdir(os.path.join(home, "python")) == []
 
 
-def test_without_descriptors_a_result_comes_later(executor):
+def test_without_descriptors_a_result_comes_later(executor, tmp_path):
     import resource
 
-    future = executor.submit(time.sleep, 0.5)
+    future = executor.submit(worker_functions.hold, str(tmp_path / "go"))
+    until(future.running)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        # To make a directory takes no descriptor.
+        os.mkdir(tmp_path / "go")
         time.sleep(1)
         with pytest.raises(OSError):
             executor.submit(len, ())

@@ -17,6 +17,13 @@ pub struct Meeting {
 /// Variables of herd itself that no rank may inherit: keys, and what only executors need.
 pub const SCRUBBED: &[&str] = &["HERD_KEY"];
 
+/// Says how much memory a step gets: `srun` takes one of these and refuses a second one.
+pub const SLURM_MEMORY: &[&str] = &[
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",
+];
+
 /// Variables of a phase on one node: the plan's, the secrets, and the identity of the node.
 pub fn of_node(assign: &Assign) -> BTreeMap<String, String> {
     let plan = &assign.plan;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use herd_link::message::Assign;
 
-use crate::environment;
+use crate::environment::{self, SCRUBBED, SLURM_MEMORY};
 
 /// Variables that a process has from the executor's own environment where a job does not inherit all of
 /// it: the user's, and what the batch system says of the allocation and its devices. What `srun` would
@@ -57,20 +57,16 @@ pub(crate) fn complete(
     assign: &Assign,
     own: BTreeMap<String, String>,
 ) -> Vec<(OsString, OsString)> {
-    let mut all: BTreeMap<OsString, OsString> = BTreeMap::new();
-    for (name, value) in std::env::vars_os() {
-        let kept = assign.plan.inherit_env
-            || name
-                .to_str()
-                .is_some_and(|n| KEPT.contains(&n) || n.starts_with("LC_"));
-        if kept
-            && !name
-                .to_str()
-                .is_some_and(|n| environment::SCRUBBED.contains(&n))
-        {
-            all.insert(name, value);
-        }
-    }
+    let says_memory = SLURM_MEMORY.iter().any(|name| own.contains_key(*name));
+    let is_kept = |name: &str| {
+        let second = says_memory && SLURM_MEMORY.contains(&name);
+        let of_all = assign.plan.inherit_env || KEPT.contains(&name) || name.starts_with("LC_");
+        of_all && !second && !SCRUBBED.contains(&name)
+    };
+    // A name that is no text is in no list.
+    let kept = |name: &OsString| name.to_str().map_or(assign.plan.inherit_env, is_kept);
+    let mut all: BTreeMap<OsString, OsString> =
+        std::env::vars_os().filter(|(name, _)| kept(name)).collect();
     for (name, value) in environment::defaults(assign) {
         all.entry(name.into()).or_insert_with(|| value.into());
     }

@@ -13,6 +13,7 @@ pub mod keeper;
 pub mod process;
 pub mod proxy;
 pub mod slurm;
+pub mod surroundings;
 pub mod terminal;
 pub mod wait;
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
@@ -51,6 +52,19 @@ pub fn signal(pid: i32, name: &str) {
     let name = format!("SIG{}", name.trim_start_matches('-'));
     let signal: Signal = name.parse().unwrap();
     nix::sys::signal::kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// Lets this process have so many files open at once: most shells let it have 1024 unless it asks for more.
+pub fn allow_open_files(count: u64) {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    assert!(
+        hard >= count,
+        "this test opens {count} files, and `ulimit -Hn` is {hard}"
+    );
+    // Tests beside this one may ask for less.
+    if soft < count {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    }
 }
 
 /// The most memory that a process has ever held, KiB.

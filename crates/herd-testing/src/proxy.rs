@@ -61,10 +61,15 @@ impl Proxy {
                 let Ok(outer) = TcpStream::connect(target) else {
                     continue;
                 };
-                own.open
-                    .lock()
-                    .unwrap()
-                    .extend([inner.try_clone().unwrap(), outer.try_clone().unwrap()]);
+                let both = [inner.try_clone().unwrap(), outer.try_clone().unwrap()];
+                {
+                    let mut open = own.open.lock().unwrap();
+                    // Whoever closes has this lock: afterwards nothing may come to what was cut.
+                    if own.closed.load(Ordering::Acquire) {
+                        continue;
+                    }
+                    open.extend(both);
+                }
                 own.pump(&inner, &outer, limit.saturating_mul(number));
                 own.pump(&outer, &inner, usize::MAX);
             }

@@ -9,8 +9,9 @@ use std::process::{Command, Output};
 use crate::keeper::Keeper;
 
 /// Variables of whoever runs the tests that would change what commands do.
-const REMOVED: [&str; 5] = [
+const REMOVED: [&str; 6] = [
     "NO_COLOR",
+    "CLICOLOR_FORCE",
     "COLUMNS",
     "SLURM_JOB_ID",
     "HERD_JOB_ID",

@@ -355,13 +355,19 @@ fn rows_12_14_21_26_failures_have_their_codes_and_leave_nothing() {
             || allocation.log(1, "0-head.log").is_empty()
     );
     assert_eq!(allocation.left(), Vec::<String>::new());
-    for (number, script, code) in [
-        (2, "[ $SKYPILOT_NODE_RANK != 1 ] && sleep 100; exit 5", 5),
-        (3, "exit 139", 139),
-        (4, "kill -9 $$", 137),
-        (5, "[ $SKYPILOT_NODE_RANK != 0 ] && sleep 100; exit 7", 7),
+    for (number, failing, end, code) in [
+        (2, 1, "exit 5", 5),
+        (3, 2, "exit 139", 139),
+        (4, 0, "kill -9 $$", 137),
+        (5, 0, "exit 7", 7),
     ] {
-        let (state, streamed) = allocation.job(number, script).run();
+        // `srun` ends the other tasks then, and a task whose executor is not there yet dies of that: with a code of
+        // its own, and the highest one counts.
+        let script = format!(
+            "touch ~/up-{number}-$SKYPILOT_NODE_RANK; [ $SKYPILOT_NODE_RANK = {failing} ] || sleep 100\n\
+             until [ -e ~/up-{number}-0 ] && [ -e ~/up-{number}-1 ] && [ -e ~/up-{number}-2 ]; do sleep 0.1; done; {end}"
+        );
+        let (state, streamed) = allocation.job(number, &script).run();
         assert_eq!(state, format!("FAILED {code}"), "{script}: {streamed}");
         assert_eq!(allocation.left(), Vec::<String>::new(), "{script}");
     }

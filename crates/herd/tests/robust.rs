@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use herd_link::resume::{Resume, Token};
 use herd_link::{Channel, Frame, Key, connect};
-use herd_testing::process::peak_memory_kib;
+use herd_testing::process::{allow_open_files, peak_memory_kib};
 use live::{Herd, alive, assert_code, children, eventually, pid_of, pids, signal, stderr, stdout};
 
 /// Strangers that connect to the coordinator at once; many more than may wait in the handshake.
@@ -87,6 +87,8 @@ async fn with_a_key(address: SocketAddr, job: &str, key: &Key, nonsense: &[Frame
 
 #[test]
 fn strangers_on_the_port_change_nothing() {
+    // And those of tests beside this one.
+    allow_open_files(2 * STRANGERS as u64);
     let herd = Herd::new();
     let (ready, go) = (herd.path("ready"), herd.path("go"));
     let script = format!(

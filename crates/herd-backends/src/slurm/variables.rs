@@ -2,6 +2,7 @@
 
 use herd_core::plan::Plan;
 use herd_core::spec::SlurmEnvironment;
+use herd_runtime::environment::SLURM_MEMORY;
 
 use super::record::Site;
 
@@ -18,13 +19,6 @@ const OF_HERD: &[&str] = &[
     "SLURM_NTASKS_PER_NODE",
 ];
 
-/// `srun` takes one of these and no second one.
-const MEMORY: &[&str] = &[
-    "SLURM_MEM_PER_CPU",
-    "SLURM_MEM_PER_GPU",
-    "SLURM_MEM_PER_NODE",
-];
-
 /// The plan with the variables that Slurm has given to the batch script, which are `own`, as far as the
 /// job's command is to have them. What the job says in `env` stands.
 pub(super) fn with_those_of_slurm(
@@ -33,7 +27,7 @@ pub(super) fn with_those_of_slurm(
     own: impl Iterator<Item = (String, String)>,
 ) -> Plan {
     let mut plan = plan.clone();
-    let says_memory = MEMORY.iter().any(|name| plan.env.contains_key(*name));
+    let says_memory = SLURM_MEMORY.iter().any(|name| plan.env.contains_key(*name));
     let mut say = |name: &str, value: String| {
         plan.env.entry(name.to_owned()).or_insert(value);
     };
@@ -48,7 +42,7 @@ pub(super) fn with_those_of_slurm(
     for (name, value) in own {
         let of_batch =
             name.starts_with("SLURM_") || name.starts_with("SLURMD_") || name == "ENVIRONMENT";
-        let second = says_memory && MEMORY.contains(&name.as_str());
+        let second = says_memory && SLURM_MEMORY.contains(&name.as_str());
         if of_batch && !second && !OF_HERD.contains(&name.as_str()) {
             say(&name, value);
         }

@@ -23,7 +23,7 @@ pub enum Followed {
         /// At least one, at most [`CHUNK_MAX`].
         bytes: Vec<u8>,
     },
-    /// A file has grown, told in place of its bytes by [`Follower::of_lengths`], but for the first
+    /// A file has grown, told in place of its bytes by [`super::Follower::of_lengths`], but for the first
     /// [`HEAD`] bytes.
     Grown {
         /// Which file.

@@ -163,6 +163,7 @@ impl Command {
         let mut ended: Option<ProcessEnd> = None;
         let mut left = true;
         let mut listens = true;
+        let mut cut = false;
         let mut quiet_at = Instant::now();
         loop {
             let open = self.stdout.end.is_some() || self.stderr.end.is_some();
@@ -172,8 +173,9 @@ impl Command {
             tokio::select! {
                 next = input.recv(), if listens => match next {
                     Some(Input::Stdin(bytes)) => self.take_input(&bytes),
-                    Some(Input::Event(SessionEvent::Close)) | None => {
+                    closed @ (Some(Input::Event(SessionEvent::Close)) | None) => {
                         listens = false;
+                        cut = closed.is_none();
                         self.stdin = None;
                         self.group.stop(Signal::TERM, CLOSE_GRACE);
                     }
@@ -214,7 +216,9 @@ impl Command {
                 () = sleep_until(quiet_at), if !left && self.may_send() => break,
             }
         }
-        let end = ended.unwrap_or(ProcessEnd::Exited(herd_core::exit::HERD_FAILED));
+        let failed = ProcessEnd::Exited(herd_core::exit::HERD_FAILED);
+        // Without its input, what the command came to is nothing that it was asked for.
+        let end = ended.filter(|_| !cut).unwrap_or(failed);
         let event = SessionEvent::Ended {
             end,
             start_error: None,

@@ -9,10 +9,14 @@ use herd_link::session::{SessionEvent, SessionMessage, SessionRequest, stream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::bounds::SESSIONS;
 use super::command::Command;
 
-/// Inputs and outputs that wait; windows bound their bytes.
-const QUEUE: usize = 16;
+/// Outputs that wait; windows bound their bytes.
+const OUTPUTS: usize = 16;
+/// Inputs of one session that wait: all that the coordinator lets wait for a node. A command that is slow to
+/// take them gets them in small pieces, and among them stands what its client says of each piece of output.
+const INPUTS: usize = SESSIONS.frames;
 
 /// What a session has to say to the coordinator.
 pub(crate) enum FromSession {
@@ -36,7 +40,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new() -> Self {
-        let (out, outgoing) = mpsc::channel(QUEUE);
+        let (out, outgoing) = mpsc::channel(OUTPUTS);
         Self {
             tasks: JoinSet::new(),
             inputs: BTreeMap::new(),
@@ -108,7 +112,7 @@ impl Sessions {
         let out = self.out.clone();
         match Command::start(assign, request) {
             Ok(command) => {
-                let (inputs, input) = mpsc::channel(QUEUE);
+                let (inputs, input) = mpsc::channel(INPUTS);
                 if let Some(pid) = command.pid() {
                     self.pids.insert(session, pid);
                 }
@@ -132,4 +136,90 @@ impl Sessions {
 pub(super) async fn say(out: &mpsc::Sender<FromSession>, session: u32, event: SessionEvent) {
     let message = SessionMessage { session, event };
     drop(out.send(FromSession::Message(message)).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use herd_core::JobId;
+    use herd_core::exit::ProcessEnd;
+    use herd_core::plan::{self, BackendFacts, Submission};
+    use herd_core::spec::{self, JobSpec};
+    use herd_link::message::RankStarters;
+    use herd_link::session::{Place, WINDOW};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const BOUND: Duration = Duration::from_mins(1);
+
+    fn assign() -> Assign {
+        let spec = JobSpec {
+            run: Some(spec::Command::Argv(vec!["true".to_owned()])),
+            ..JobSpec::default()
+        };
+        let submission = Submission::first(JobId::generate(), "/");
+        Assign {
+            plan: plan::plan(&spec, &BackendFacts::local(1, 0), submission).unwrap(),
+            node: 0,
+            first_rank: 0,
+            node_names: vec!["node0".to_owned()],
+            node_addresses: vec!["127.0.0.1".to_owned()],
+            secrets: BTreeMap::new(),
+            gpus: None,
+            cpus: None,
+            attempt_dir: "/a".to_owned(),
+            tasks_dir: String::new(),
+            pass_stdin: false,
+            coordinator: String::new(),
+            key_file: String::new(),
+            logs_at_hand: false,
+            rank_starters: RankStarters::default(),
+        }
+    }
+
+    /// What a session has written, and its end.
+    async fn rest(sessions: &mut Sessions) -> (Vec<u8>, ProcessEnd) {
+        let mut written = Vec::new();
+        loop {
+            match timeout(BOUND, sessions.next()).await.unwrap() {
+                FromSession::Stdio(frame) => written.extend(frame.bytes),
+                FromSession::Message(SessionMessage {
+                    event: SessionEvent::Ended { end, .. },
+                    ..
+                }) => return (written, end),
+                FromSession::Message(_) => {}
+            }
+        }
+    }
+
+    /// The client keeps to its windows, and nothing of the session comes to its turn meanwhile.
+    #[tokio::test]
+    async fn i7_small_pieces_that_come_all_at_once_do_not_end_the_command() {
+        const PIECES: usize = 3000;
+        let mut sessions = Sessions::new();
+        let say = |event| SessionMessage { session: 7, event };
+        let request = SessionRequest {
+            place: Place::Node(0),
+            argv: vec!["cat".to_owned()],
+            terminal: None,
+        };
+        let assign = assign();
+        sessions.obey(&assign, say(SessionEvent::Start(request)));
+        let piece = |bytes: &[u8]| StdioFrame {
+            session: 7,
+            stream: stream::STDIN,
+            bytes: bytes.to_vec(),
+        };
+        const { assert!(PIECES < WINDOW) };
+        for _ in 0..PIECES {
+            sessions.input(piece(b"x"));
+            let (stream, bytes) = (stream::STDOUT, 1);
+            sessions.obey(&assign, say(SessionEvent::Taken { stream, bytes }));
+        }
+        sessions.input(piece(b""));
+        let (written, end) = rest(&mut sessions).await;
+        assert_eq!((written.len(), end), (PIECES, ProcessEnd::Exited(0)));
+    }
 }

@@ -32,7 +32,13 @@ impl Bench {
         command
             .current_dir(self.dir.path())
             .env("HERD_HOME", self.dir.path().join("home"));
-        for name in ["NO_COLOR", "COLUMNS", "SLURM_JOB_ID", "HERD_JOB_ID"] {
+        for name in [
+            "NO_COLOR",
+            "CLICOLOR_FORCE",
+            "COLUMNS",
+            "SLURM_JOB_ID",
+            "HERD_JOB_ID",
+        ] {
             command.env_remove(name);
         }
         command

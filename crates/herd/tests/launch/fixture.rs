@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use herd_testing::{alive, eventually, pids};
 use nix::sys::signal::SIGTERM;
@@ -31,6 +32,7 @@ impl Launch {
     /// `herd launch FLAGS --no-python worker ARGS` in the directory.
     pub(crate) fn command(&self, flags: &[&str], args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
+        herd_testing::surroundings::remove(&mut command);
         command
             .arg("launch")
             .args(flags)
@@ -38,7 +40,6 @@ impl Launch {
             .args(args)
             .env("TMPDIR", self.directory.path())
             .env("OMP_NUM_THREADS", "1")
-            .env_remove("TORCHELASTIC_ERROR_FILE")
             .current_dir(self.directory.path())
             .stdin(Stdio::null());
         command
@@ -122,16 +123,29 @@ pub(crate) fn end_by_repeating(launcher: i32) {
 /// Keeps all processors busy until it is dropped.
 pub(crate) struct Load(Vec<Child>);
 
+/// The load of the tests that run now.
+static LOAD: Mutex<Weak<Load>> = Mutex::new(Weak::new());
+
 impl Load {
-    /// Two busy processes for each processor.
-    pub(crate) fn start() -> Self {
-        let processors = std::thread::available_parallelism().map_or(2, usize::from);
-        let busy = |_| {
-            let mut command = Command::new("sh");
-            command.args(["-c", "while :; do :; done"]).spawn().unwrap()
-        };
-        Self((0..processors * 2).map(busy).collect())
+    /// Two busy processes for each processor. Tests side by side have the same ones: where there are many processors
+    /// and so many tests at once, each one's own would be more than any deadline allows for.
+    pub(crate) fn start() -> Arc<Self> {
+        let mut shared = LOAD.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let processors = std::thread::available_parallelism().map_or(2, usize::from);
+            let load = Arc::new(Self((0..processors * 2).map(|_| busy()).collect()));
+            *shared = Arc::downgrade(&load);
+            load
+        })
     }
+}
+
+/// A busy process, no longer than this one lives.
+fn busy() -> Child {
+    let script = "while kill -0 $0 2>/dev/null; do i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; done";
+    let own = std::process::id().to_string();
+    let mut command = Command::new("sh");
+    command.args(["-c", script, &own]).spawn().unwrap()
 }
 
 impl Drop for Load {

@@ -124,14 +124,7 @@ impl Nodes {
             .env("OMP_NUM_THREADS", "1")
             .current_dir(self.directory.path())
             .stdin(Stdio::null());
-        let surroundings = ["SLURM_", "SKYPILOT_", "OMPI_", "HERD_", "PET_", "TORCH"];
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if surroundings.iter().any(|start| text.starts_with(start)) {
-                command.env_remove(&name);
-            }
-        }
-        command.env_remove("JOB_COMPLETION_INDEX");
+        herd_testing::surroundings::remove(&mut command);
         command
     }
 

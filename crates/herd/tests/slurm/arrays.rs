@@ -272,8 +272,10 @@ pub(crate) fn half_of_the_tasks_wait_and_are_held_and_released(lab: &Lab) {
     let tasks = counts(&job);
     assert_eq!(tasks["running"], 4, "{tasks}");
     assert_eq!(tasks["not_started_tasks"], "4-7", "{tasks}");
-    let why = user.ask(&["why", &job.id, "-o", "json"]);
-    assert!(why.out.contains("JobArrayTaskLimit"), "{why:?}");
+    within(DEADLINE, "Slurm has looked at those that wait", || {
+        let why = user.ask(&["why", &job.id, "-o", "json"]);
+        why.out.contains("JobArrayTaskLimit")
+    });
     assert_eq!(user.ask(&["hold", &job.id]).code, 0);
     for index in 0..4 {
         user.touch(&format!("go-{index}"));
@@ -414,8 +416,8 @@ pub(crate) fn one_sbatch_hands_over_an_array(lab: &Lab) {
         let file = user.file("job.yaml", job);
         let answer = user.ask(&["submit", "-b", "slurm", &file]);
         assert_eq!(answer.code, 0, "{answer:?}");
-        user.ask(&["cancel", answer.out.trim()]);
         let said = fs::read_to_string(&calls).unwrap();
+        user.ask(&["cancel", answer.out.trim()]);
         said.lines()
             .filter(|line| *line == "sbatch" || *line == "scontrol")
             .count()

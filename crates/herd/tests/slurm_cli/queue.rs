@@ -365,12 +365,54 @@ fn preempted(bench: &Bench<'_>, seconds: &str, options: &[&str]) -> (String, Str
     (job, events)
 }
 
+/// Slurm's `scontrol` on a node, whose first call dies of Slurm's notice as a process of the job may.
+struct Struck<'a> {
+    bench: &'a Bench<'static>,
+    node: &'static str,
+}
+
+impl<'a> Struck<'a> {
+    const PROGRAM: &'static str = "/usr/bin/scontrol";
+
+    fn on(bench: &'a Bench<'static>, node: &'static str) -> Self {
+        let dir = bench.dir.path().display();
+        let script = format!(
+            "#!/bin/sh\n[ -e {dir}/struck ] || {{ touch {dir}/struck; kill -USR1 $$; }}\nexec {dir}/real \"$@\"\n"
+        );
+        bench.file("scontrol", &script);
+        let script = bench.dir.path().join("scontrol");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (script, real) = (script.display().to_string(), format!("{dir}/real"));
+        let this = Self { bench, node };
+        this.run(&["cp", Self::PROGRAM, &real]);
+        this.run(&["mount", "--bind", &script, Self::PROGRAM]);
+        this
+    }
+
+    fn run(&self, words: &[&str]) {
+        let there = ["node", "in", self.node];
+        self.bench.lab.slurm(&[&there, words].concat());
+    }
+}
+
+impl Drop for Struck<'_> {
+    fn drop(&mut self) {
+        self.run(&["umount", "--lazy", Self::PROGRAM]);
+    }
+}
+
 #[test]
 fn ranks_of_a_preempted_job_have_the_whole_grace_and_the_job_runs_again() {
     let bench = Bench::new();
+    let struck = Struck::on(&bench, "node1");
     // Longer than Slurm's KillWait and herd's own grace, shorter than the 15 s of the QOS.
     let (_, events) = preempted(&bench, "12", &["-t", "1h"]);
     assert!(events.contains("preempted by Slurm, 15 s"), "{events}");
+    drop(struck);
+    assert!(
+        bench.dir.path().join("struck").exists(),
+        "nothing was asked"
+    );
     for rank in 0..3 {
         assert!(
             bench.dir.path().join(format!("saved-{rank}")).exists(),

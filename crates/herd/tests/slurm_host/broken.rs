@@ -17,12 +17,6 @@ fn all_lines(first: usize) -> String {
     })
 }
 
-fn let_go(laptop: &Laptop, name: &str) {
-    within(DEADLINE, "the job to be let go", || {
-        laptop.ask(&["exec", name, "--", "touch", "go"]).code == 0
-    });
-}
-
 #[test]
 fn i7_herd_run_goes_on_where_it_was_when_its_connection_is_killed() {
     let laptop = Laptop::new();
@@ -31,7 +25,7 @@ fn i7_herd_run_goes_on_where_it_was_when_its_connection_is_killed() {
     );
     assert_eq!(run.line(), "line 1");
     signal(laptop.master(), "-KILL");
-    let_go(&laptop, "counts");
+    laptop.touch_in("counts", "go");
     signal(laptop.master(), "-KILL");
     let answer = run.end();
     assert_eq!(answer.code, 5, "{answer:?}");
@@ -62,7 +56,7 @@ fn i3_a_network_that_is_gone_makes_facts_old_and_fails_no_job() {
     assert_eq!(refused.code, 125, "{refused:?}");
     assert!(refused.err.contains("hint: "), "{refused:?}");
     laptop.gate.mend();
-    let_go(&laptop, "patient");
+    laptop.touch_in("patient", "go");
     let answer = wait.end();
     assert_eq!(answer.code, 8, "{answer:?}");
     let row = &laptop.json(&["ls"])[0];
@@ -85,7 +79,7 @@ fn i7_a_laptop_that_slept_goes_on_where_it_was() {
         !herd_testing::alive(master)
     });
     laptop.gate.mend();
-    let_go(&laptop, "sleeper");
+    laptop.touch_in("sleeper", "go");
     let answer = logs.end();
     assert_eq!(answer.out, all_lines(2), "{}", answer.err);
     assert!(answer.err.contains("answers again"), "{}", answer.err);
@@ -102,7 +96,7 @@ fn an_sshd_that_is_stopped_for_a_while_is_waited_for() {
     let status = laptop.ask(&["status", "away"]);
     assert!(status.out.contains("RUNNING"), "{status:?}");
     laptop.gate.mend();
-    let_go(&laptop, "away");
+    laptop.touch_in("away", "go");
     let answer = run.end();
     assert_eq!(answer.code, 5, "{answer:?}");
     assert_eq!(answer.out, all_lines(2), "{}", answer.err);

@@ -38,7 +38,14 @@ impl Gate {
                     continue;
                 };
                 let both = [inner.try_clone().unwrap(), outer.try_clone().unwrap()];
-                own.open.lock().unwrap().extend(both);
+                {
+                    let mut open = own.open.lock().unwrap();
+                    // Whoever cuts has this lock: afterwards nothing may come to what was cut.
+                    if own.shut.load(Ordering::Acquire) {
+                        continue;
+                    }
+                    open.extend(both);
+                }
                 own.pump(inner.try_clone().unwrap(), outer.try_clone().unwrap());
                 own.pump(outer, inner);
             }

@@ -184,6 +184,15 @@ impl Laptop {
         within(DEADLINE, state, || self.state(job) == state);
     }
 
+    /// Makes a file in the directory of a job that waits for it, however long its network takes.
+    pub(crate) fn touch_in(&self, job: &str, file: &str) {
+        within(DEADLINE, "the job to be let go", || {
+            // It may end before this command has.
+            self.ask(&["exec", job, "--", "touch", file]).code == 0
+                || ["SUCCEEDED", "FAILED"].contains(&self.state(job).as_str())
+        });
+    }
+
     /// The process that holds the connection.
     pub(crate) fn master(&self) -> i32 {
         let said = self.control("check");

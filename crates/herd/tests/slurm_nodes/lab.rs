@@ -65,6 +65,12 @@ impl Cluster {
     }
 }
 
+/// A directory that all nodes and this side see, for jobs that wait for a file: the lab's nodes have one `/tmp`.
+pub(crate) fn seen_by_all() -> TempDir {
+    let builder = &mut tempfile::Builder::new();
+    builder.prefix("herd-shared-").tempdir().unwrap()
+}
+
 /// A user with a home that no node sees.
 pub(crate) struct User<'a> {
     pub(crate) cluster: &'a Cluster,

@@ -7,7 +7,7 @@ use std::process::Command;
 use herd_testing::within;
 use serde_json::json;
 
-use crate::lab::{Cluster, DEADLINE, User};
+use crate::lab::{Cluster, DEADLINE, User, seen_by_all};
 
 /// A rank that says how it was asked to end, after it has said that it is there.
 const TRAPPING: &str = "trap 'echo rank $HERD_RANK was asked; exit 0' TERM\n\
@@ -16,9 +16,15 @@ const TRAPPING: &str = "trap 'echo rank $HERD_RANK was asked; exit 0' TERM\n\
 #[test]
 fn i7_i8_output_and_code_of_a_first_job_arrive() {
     let user = User::of(Cluster::shared());
+    let shared = seen_by_all();
+    let said = shared.path().display();
     let job = user.submit(json!({
         "nodes": 3,
-        "run": "echo out $HERD_RANK on $SLURMD_NODENAME; echo err >&2; [ $HERD_RANK != 2 ] || { sleep 1; exit 7; }",
+        "run": format!(
+            "echo out $HERD_RANK on $SLURMD_NODENAME; echo err >&2; touch {said}/$HERD_RANK\n\
+             [ $HERD_RANK = 2 ] || exit 0\n\
+             until [ -e {said}/0 ] && [ -e {said}/1 ]; do sleep 0.1; done; exit 7"
+        ),
     }));
     let result = job.ends("FAILED", 7);
     assert!(
@@ -88,14 +94,21 @@ fn what_a_job_leaves_in_its_directory_of_work_comes_back() {
     let work = user.path("work");
     fs::create_dir(&work).unwrap();
     fs::write(work.join("rate.txt"), "0.1").unwrap();
+    let shared = seen_by_all();
+    let go = shared.path().join("go");
     let job = user.submit(json!({
         "nodes": 2,
         "workdir": work.to_str().unwrap(),
-        "run": "mkdir -p out; ln -s model.pt out/last; head -c 3000000 /dev/zero >out/model.pt; echo $HERD_RANK >rank; sleep 1",
+        "run": format!(
+            "mkdir -p out; ln -s model.pt out/last; head -c 3000000 /dev/zero >out/model.pt; echo $HERD_RANK >rank\n\
+             until [ -e {} ]; do sleep 0.1; done",
+            go.display()
+        ),
     }));
     let early = user.ask(&["get", &job.id, "early"]);
     assert_eq!(early.code, 125, "{early:?}");
     assert!(early.err.contains("comes back when it has"), "{early:?}");
+    fs::write(go, "").unwrap();
     job.ends("SUCCEEDED", 0);
     let got = user.ask(&["get", &job.id, "results"]);
     assert_eq!(got.code, 0, "{got:?}");
@@ -176,11 +189,7 @@ fn nodes_that_cannot_have_the_directory_say_so_at_once() {
 #[test]
 fn nodes_that_share_the_directory_are_found_out() {
     let user = User::of(Cluster::shared());
-    // The lab's nodes have one `/tmp`.
-    let shared = tempfile::Builder::new()
-        .prefix("herd-shared-")
-        .tempdir()
-        .unwrap();
+    let shared = seen_by_all();
     let path = shared.path().to_str().unwrap();
     user.configure(&format!("shared_home = false\nnode_dir = \"{path}\"\n"));
     let job = user.submit(json!({"nodes": 2, "run": "true"}));
@@ -318,10 +327,15 @@ fn r26_i12_secrets_get_there_and_stand_nowhere() {
     let secret = "hunter2-of-the-nodes";
     fs::write(user.path("token"), secret).unwrap();
     let token = user.path("token");
+    let shared = seen_by_all();
+    let go = shared.path().join("go");
     let job = user.submit(json!({
         "nodes": 2,
         "secrets": {"TOKEN": {"file": token.to_str().unwrap()}},
-        "run": "echo ${#TOKEN} characters; sleep 5",
+        "run": format!(
+            "echo ${{#TOKEN}} characters; until [ -e {} ]; do sleep 0.1; done",
+            go.display()
+        ),
     }));
     job.says("rank=1) 20 characters");
     let lab = &user.cluster.lab;
@@ -344,6 +358,7 @@ fn r26_i12_secrets_get_there_and_stand_nowhere() {
             "{argv}"
         );
     }
+    fs::write(go, "").unwrap();
     job.ends("SUCCEEDED", 0);
     job.leaves_nothing();
     assert!(!job.dir.join("secrets.json").exists());

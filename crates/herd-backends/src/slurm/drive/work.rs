@@ -149,21 +149,7 @@ pub(super) async fn pass_requests_on(work: &Work<'_>, id: Id, notice: &mut Signa
         if notice.recv().await.is_none() {
             return std::future::pending().await;
         }
-        // What cannot be read now is read at the next notice.
-        let request = if let Ok(Some(request)) = work.job.end_request() {
-            ToCoordinator::Cancel {
-                signal: request.signal,
-                grace_ms: request.grace_ms,
-                by: request.by,
-            }
-        } else if let Ok(Some(preemption)) = scontrol::preemption(id).await {
-            let left = preemption.seconds;
-            let left = left.map_or_else(String::new, |seconds| format!(", {seconds} s"));
-            ToCoordinator::Preempt {
-                grace_ms: preemption.seconds.map(|seconds| seconds * 1000),
-                by: format!("preempted by Slurm{left}"),
-            }
-        } else {
+        let Some(request) = request(work, id).await else {
             continue;
         };
         // The coordinator may not listen yet.
@@ -176,6 +162,32 @@ pub(super) async fn pass_requests_on(work: &Work<'_>, id: Id, notice: &mut Signa
             sleep(ASK_AGAIN).await;
         }
     }
+}
+
+/// What a notice is for; none of what is nobody's, and where it cannot be found out.
+async fn request(work: &Work<'_>, id: Id) -> Option<ToCoordinator> {
+    // Slurm has one notice for each preemption. Where it signals every process of the job, one after the
+    // other, that of the question may be among them; and its controller may be slow.
+    for _ in 0..ASKS {
+        if let Ok(Some(request)) = work.job.end_request() {
+            return Some(ToCoordinator::Cancel {
+                signal: request.signal,
+                grace_ms: request.grace_ms,
+                by: request.by,
+            });
+        }
+        if let Ok(answer) = scontrol::preemption(id).await {
+            let preemption = answer?;
+            let left = preemption.seconds;
+            let left = left.map_or_else(String::new, |seconds| format!(", {seconds} s"));
+            return Some(ToCoordinator::Preempt {
+                grace_ms: preemption.seconds.map(|seconds| seconds * 1000),
+                by: format!("preempted by Slurm{left}"),
+            });
+        }
+        sleep(ASK_AGAIN).await;
+    }
+    None
 }
 
 /// Attempts before this one that failed: preemptions do not count.
