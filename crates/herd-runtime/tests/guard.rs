@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use herd_launch::{Pid, Signal, tree};
-use herd_testing::{pids, within};
+use herd_testing::{eventually, pids, within};
 
 /// Five times the bound of I5.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ impl Guarded {
             .spawn()
             .unwrap();
         let this = Self { guard, directory };
-        until("the rank is started", || this.number("worker").is_some());
+        eventually("the rank is started", || this.number("worker").is_some());
         this
     }
 
@@ -130,7 +130,7 @@ fn state(pid: Pid) -> Option<char> {
 #[test]
 fn i5_a_killed_worker_leaves_nothing_and_the_guard_reports_it() {
     let mut guarded = Guarded::start(FAMILY);
-    until("the family is complete", || guarded.path("ready").exists());
+    eventually("the family is complete", || guarded.path("ready").exists());
     assert!(guarded.family().len() > 8);
     let killed = Instant::now();
     rustix::process::kill_process(guarded.number("worker").unwrap(), Signal::KILL).unwrap();
@@ -142,7 +142,7 @@ fn i5_a_killed_worker_leaves_nothing_and_the_guard_reports_it() {
 #[test]
 fn i5_a_killed_guard_leaves_nothing() {
     let mut guarded = Guarded::start(FAMILY);
-    until("the family is complete", || guarded.path("ready").exists());
+    eventually("the family is complete", || guarded.path("ready").exists());
     rustix::process::kill_process(guarded.guard_pid(), Signal::KILL).unwrap();
     assert_eq!(guarded.wait().signal(), Some(9));
     guarded.all_gone();
@@ -152,7 +152,7 @@ fn i5_a_killed_guard_leaves_nothing() {
 #[test]
 fn i5_a_killed_process_group_leaves_nothing() {
     let guarded = Guarded::start(FAMILY);
-    until("the family is complete", || guarded.path("ready").exists());
+    eventually("the family is complete", || guarded.path("ready").exists());
     rustix::process::kill_process_group(guarded.guard_pid(), Signal::KILL).unwrap();
     guarded.all_gone();
 }
@@ -178,7 +178,7 @@ fn the_exit_code_comes_through() {
 #[test]
 fn row26_each_signal_is_passed_on_exactly_once() {
     let mut guarded = Guarded::start("touch $DIRECTORY/ready; sleep 600");
-    until("the rank runs", || guarded.path("ready").exists());
+    eventually("the rank runs", || guarded.path("ready").exists());
     rustix::process::kill_process(guarded.guard_pid(), Signal::USR1).unwrap();
     until("USR1 came", || guarded.signals() == "USR1\n");
     // To the whole group, as a terminal or a shell sends it.
@@ -208,7 +208,7 @@ fn a_stop_from_the_terminal_stops_both_and_continuing_continues_both() {
 #[test]
 fn i6_a_worker_that_stays_stopped_is_lost_and_leaves_nothing() {
     let mut guarded = Guarded::start_with(FAMILY, Duration::from_millis(200));
-    until("the family is complete", || guarded.path("ready").exists());
+    eventually("the family is complete", || guarded.path("ready").exists());
     let worker = guarded.number("worker").unwrap();
     rustix::process::kill_process(worker, Signal::STOP).unwrap();
     assert_eq!(guarded.wait().code(), Some(125));

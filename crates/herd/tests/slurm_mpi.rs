@@ -241,7 +241,7 @@ fn i8_a_failing_rank_gives_its_code_and_the_others_are_ended() {
 fn cancel_gives_ranks_that_srun_has_started_the_jobs_grace() {
     for library in LIBRARIES {
         let herd = Herd::new();
-        let run = "trap 'sleep 3; echo saved > saved.$HERD_RANK; exit 0' TERM\ntouch ready.$HERD_RANK\nwhile :; do sleep 0.1; done";
+        let run = "trap 'sleep 3; echo saved > saved.$HERD_RANK; exit 0' TERM\ntouch ready.$HERD_RANK\nwhile :; do sleep 0.1 || :; done";
         let file = job(&herd, library, "", run);
         let child = herd_command(&herd, &["run", "-b", "slurm", &file])
             .stdout(std::process::Stdio::null())

@@ -216,7 +216,7 @@ pub(crate) fn r19_cancel_gives_running_tasks_their_grace_and_starts_no_other(lab
     // Longer than Slurm's own patience (KillWait).
     let run = format!(
         "trap 'touch {dir}/asked-$HERD_ARRAY_INDEX; sleep 12; touch {dir}/saved-$HERD_ARRAY_INDEX; exit 0' TERM\n\
-         touch {dir}/up-$HERD_ARRAY_INDEX\nwhile :; do sleep 0.1; done"
+         touch {dir}/up-$HERD_ARRAY_INDEX\nwhile :; do sleep 0.1 || :; done"
     );
     let job = user.submit(json!({"array": "0-9%2", "run": run}));
     user.await_file("up-0");

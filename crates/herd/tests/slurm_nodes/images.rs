@@ -67,7 +67,7 @@ fn runs_inside(user: &User<'_>, image: &str) {
     }
     assert!(log.contains("rank=1) saw it\n"), "{log}");
     running.ends_all_processes();
-    let trapping = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1; done";
+    let trapping = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.1 || :; done";
     let running = user.submit(job(user, image, trapping));
     running.says("rank=0) up");
     running.says("rank=1) up");

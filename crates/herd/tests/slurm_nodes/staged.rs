@@ -9,9 +9,10 @@ use serde_json::json;
 
 use crate::lab::{Cluster, DEADLINE, User, seen_by_all};
 
-/// A rank that says how it was asked to end, after it has said that it is there.
+/// A rank that says how it was asked to end, after it has said that it is there. Slurm signals one process after
+/// the other: where that of `sleep` comes first, the script must not end by it.
 const TRAPPING: &str = "trap 'echo rank $HERD_RANK was asked; exit 0' TERM\n\
-    echo rank $HERD_RANK is up; while :; do sleep 0.1; done";
+    echo rank $HERD_RANK is up; while :; do sleep 0.1 || :; done";
 
 #[test]
 fn i7_i8_output_and_code_of_a_first_job_arrive() {
