@@ -130,7 +130,9 @@ impl Coordinator {
             Some(Stop::Cancelled { code }) => (code, true),
             // Meanwhile somebody may have wished it.
             Some(Stop::Preempted { code }) if self.noticed => (code, true),
-            Some(Stop::Failed(None)) => (exit::CANCELLED, false),
+            Some(Stop::Failed(None | Some(Failure::SetupFailed { .. }))) => {
+                (exit::CANCELLED, false)
+            }
             _ => return self.advance(now_ms),
         };
         let (by, stop) = match (why, cancelled) {

@@ -3,7 +3,7 @@
 use herd_core::JobId;
 use herd_core::exit::ProcessEnd;
 use herd_core::plan::{self, BackendFacts, Submission};
-use herd_core::spec::{Command, JobSpec, JobType};
+use herd_core::spec::{Command, JobSpec, JobType, SetupOn};
 use herd_core::units::Span;
 
 use super::*;
@@ -472,4 +472,42 @@ fn who_cancels_a_job_that_is_being_preempted_ends_it_for_good() {
     let actions = coordinator.take_actions();
     let ends = ends(&actions);
     assert_eq!(ends[0].state, AttemptState::Cancelled, "{actions:?}");
+}
+
+/// How an attempt ends whose setup was ended by SIGTERM, where this is behind it.
+fn end_of_setup(why: Withdrawal) -> AttemptState {
+    let mut plan = plan();
+    plan.setup = Some(plan::PlannedSetup {
+        run: Command::Argv(vec!["true".to_owned()]),
+        on: SetupOn::Each,
+    });
+    let mut coordinator = started(plan);
+    coordinator.leave_undecided();
+    let setup = SetupResult {
+        end: ProcessEnd::Signaled(15),
+        last_lines: Vec::new(),
+        start_error: None,
+    };
+    coordinator.phase_done(1, Phase::Setup, Some(setup), 10);
+    coordinator.phase_done(0, Phase::Setup, None, 20);
+    assert!(ends(&coordinator.take_actions()).is_empty());
+    coordinator.decide(why, 30);
+    for node in 0..2 {
+        coordinator.lost(node, "gone", 40);
+    }
+    let actions = coordinator.take_actions();
+    ends(&actions)[0].state
+}
+
+#[test]
+fn a_setup_that_the_backend_has_ended_is_no_failure() {
+    let cause = || Cause {
+        by: "Slurm".to_owned(),
+        why: "requeued".to_owned(),
+    };
+    let requeued = end_of_setup(Withdrawal::Requeued(cause()));
+    assert_eq!(requeued, AttemptState::Preempted);
+    let cancelled = end_of_setup(Withdrawal::Asked(cause()));
+    assert_eq!(cancelled, AttemptState::Cancelled);
+    assert_eq!(end_of_setup(Withdrawal::Nobody), AttemptState::Failed);
 }

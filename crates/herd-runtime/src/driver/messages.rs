@@ -10,7 +10,7 @@ use crate::connections::{ConnectionId, Incoming};
 use crate::coordinator::other_version;
 use crate::signals::Asked;
 
-/// How a rank ends that was told by the signal by which batch systems ask for the end, and how a shell
+/// How a rank or a setup ends that was told by the signal by which batch systems ask for the end, and how a shell
 /// tells that of a program.
 const OF_SIGTERM: [ProcessEnd; 2] = [ProcessEnd::Signaled(15), ProcessEnd::Exited(128 + 15)];
 
@@ -107,6 +107,12 @@ impl Driver {
                 self.coordinator.tasks_returned(node, &indices, now);
             }
             ToCoordinator::PhaseDone { phase, setup } => {
+                if setup
+                    .as_ref()
+                    .is_some_and(|setup| OF_SIGTERM.contains(&setup.end))
+                {
+                    self.suspect_end();
+                }
                 self.coordinator.phase_done(node, phase, setup, now);
             }
             ToCoordinator::ServiceReady { address, port } => {
