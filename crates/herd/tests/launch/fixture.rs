@@ -1,5 +1,6 @@
 //! A worker script in a directory of its own, and `herd launch` with it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,13 @@ use herd_testing::{alive, eventually, pids};
 use nix::sys::signal::SIGTERM;
 use nix::unistd::Pid;
 use tempfile::TempDir;
+
+/// A program with nothing of the tester's surroundings.
+pub(crate) fn program(path: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(path);
+    herd_testing::surroundings::remove(&mut command);
+    command
+}
 
 /// A directory with a worker script.
 pub(crate) struct Launch {
@@ -31,8 +39,7 @@ impl Launch {
 
     /// `herd launch FLAGS --no-python worker ARGS` in the directory.
     pub(crate) fn command(&self, flags: &[&str], args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
-        herd_testing::surroundings::remove(&mut command);
+        let mut command = program(env!("CARGO_BIN_EXE_herd"));
         command
             .arg("launch")
             .args(flags)

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use herd_testing::{alive, eventually, signal};
 use serde_json::Value;
 
-use crate::fixture::{Launch, assert_status, end_by_repeating, err, files, out, pid, sorted};
+use crate::fixture::{
+    Launch, assert_status, end_by_repeating, err, files, out, pid, program, sorted,
+};
 
 #[test]
 pub(crate) fn row_5_the_environment_is_the_launchers_with_that_of_the_rank_over_it() {
@@ -457,7 +459,7 @@ pub(crate) fn row_45_the_status_is_torchruns_or_the_workers() {
     let killed = Launch::new("kill -KILL $$");
     assert_status(&killed.run(&["--exit-code=worker"]), 137);
     assert_status(&Launch::new("exit 0").run(&[]), 0);
-    let mut missing = Command::new(env!("CARGO_BIN_EXE_herd"));
+    let mut missing = program(env!("CARGO_BIN_EXE_herd"));
     let output = missing
         .args(["launch", "--no-python", "./nowhere"])
         .output()
@@ -486,7 +488,7 @@ pub(crate) fn herdrun_is_the_same_by_its_name() {
     let launch = Launch::new("echo $RANK");
     let link = launch.path("herdrun");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_herd"), &link).unwrap();
-    let output = Command::new(&link)
+    let output = program(&link)
         .args(["--nproc_per_node", "2", "--no-python", "./worker"])
         .env("OMP_NUM_THREADS", "1")
         .current_dir(launch.directory.path())
@@ -553,7 +555,7 @@ fn what_cannot_be_started_is_named_with_what_helps() {
         assert!(text.contains("\nhint: "), "{text}");
     };
     let herd = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
+        let mut command = program(env!("CARGO_BIN_EXE_herd"));
         command
             .arg("launch")
             .args(arguments)
@@ -576,7 +578,7 @@ fn what_cannot_be_started_is_named_with_what_helps() {
         &mut herd(&["--log-dir=plain", "--no-python", "./worker"]),
         &["plain", "not a directory"],
     );
-    let mut shell = Command::new("sh");
+    let mut shell = program("sh");
     shell
         .args(["-c", "rmdir ../gone; exec \"$0\" launch --no-python true"])
         .arg(env!("CARGO_BIN_EXE_herd"))

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use herd_testing::Terminal;
 
-use crate::fixture::{Launch, assert_status, err, out};
+use crate::fixture::{Launch, assert_status, err, out, program};
 
 const RANKS: usize = 4;
 const LINES: usize = 1_000_000;
@@ -78,7 +78,7 @@ fn row_13_lines_of_four_ranks_onto_a_terminal() {
 /// The command in a shell that has set a limit before.
 fn limited(launch: &Launch, limit: &str, flags: &[&str]) -> Command {
     let own = launch.command(flags, &[]);
-    let mut command = Command::new("sh");
+    let mut command = program("sh");
     command
         .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
         .arg(own.get_program())
