@@ -2,6 +2,8 @@
 //! guard that ends what a dead supervisor leaves behind.
 
 mod array;
+#[cfg(test)]
+mod assigned;
 pub mod clock;
 pub mod command;
 pub mod compat;

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use herd_core::JobId;
-use herd_core::plan::{self, BackendFacts, Submission};
 use herd_core::spec::{Command, JobSpec, JobType};
 use herd_core::units::Bytes;
-use herd_link::message::RankStarters;
 
 use super::directory::Directory;
 use super::*;
+use crate::assigned::assigned;
 
 const MACHINE: Machine = Machine {
     cpus: 8,
@@ -25,23 +23,13 @@ fn assign(node: u32, addresses: &[&str]) -> Assign {
         run: Some(Command::Argv(vec!["true".to_owned()])),
         ..JobSpec::default()
     };
-    let submission = Submission::first(JobId::generate(), "/");
     Assign {
-        plan: plan::plan(&spec, &BackendFacts::local(8, 0), submission).unwrap(),
         node,
         first_rank: node,
         node_names: (0..nodes).map(|index| format!("node{index}")).collect(),
         node_addresses: addresses.iter().map(|&a| a.to_owned()).collect(),
         secrets: BTreeMap::from([(TOKEN.to_owned(), "geheim".to_owned())]),
-        gpus: None,
-        cpus: None,
-        attempt_dir: "/a".to_owned(),
-        tasks_dir: String::new(),
-        pass_stdin: false,
-        coordinator: String::new(),
-        key_file: String::new(),
-        logs_at_hand: false,
-        rank_starters: RankStarters::default(),
+        ..assigned(&spec, 8)
     }
 }
 

@@ -142,15 +142,13 @@ pub(super) async fn say(out: &mpsc::Sender<FromSession>, session: u32, event: Se
 mod tests {
     use std::time::Duration;
 
-    use herd_core::JobId;
     use herd_core::exit::ProcessEnd;
-    use herd_core::plan::{self, BackendFacts, Submission};
     use herd_core::spec::{self, JobSpec};
-    use herd_link::message::RankStarters;
     use herd_link::session::{Place, WINDOW};
     use tokio::time::timeout;
 
     use super::*;
+    use crate::assigned::assigned;
 
     const BOUND: Duration = Duration::from_mins(1);
 
@@ -159,24 +157,7 @@ mod tests {
             run: Some(spec::Command::Argv(vec!["true".to_owned()])),
             ..JobSpec::default()
         };
-        let submission = Submission::first(JobId::generate(), "/");
-        Assign {
-            plan: plan::plan(&spec, &BackendFacts::local(1, 0), submission).unwrap(),
-            node: 0,
-            first_rank: 0,
-            node_names: vec!["node0".to_owned()],
-            node_addresses: vec!["127.0.0.1".to_owned()],
-            secrets: BTreeMap::new(),
-            gpus: None,
-            cpus: None,
-            attempt_dir: "/a".to_owned(),
-            tasks_dir: String::new(),
-            pass_stdin: false,
-            coordinator: String::new(),
-            key_file: String::new(),
-            logs_at_hand: false,
-            rank_starters: RankStarters::default(),
-        }
+        assigned(&spec, 1)
     }
 
     /// What a session has written, and its end.

@@ -9,6 +9,7 @@ mod hang;
 mod leftovers;
 mod load;
 mod numa;
+mod report;
 mod rows;
 mod speed;
 mod stopped;
