@@ -12,6 +12,9 @@ import pathlib
 
 import torch
 import torch.distributed as dist
+
+# Early: it keeps the group of the moment of its import as a default, and with it gloo's threads to the end of Python.
+import torch.distributed.nn
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -38,18 +41,7 @@ def network():
     )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=60, help="images in a step, all ranks together")
-    parser.add_argument("--rate", type=float, default=0.05)
-    options = parser.parse_args()
-
-    # The backend is named: wheels for GPUs offer NCCL on machines that cannot use it.
-    dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=2))
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    if options.batch % ranks:
-        parser.error(f"a batch of {options.batch} cannot be divided among {ranks} ranks")
+def train(options, rank, ranks):
     torch.set_num_threads(1)
     torch.manual_seed(2)  # the same first weights everywhere
 
@@ -83,8 +75,22 @@ def main():
     if rank == 0:
         unseen = len(images) - TRAINED_ON
         print(f"accuracy {accuracy:.3f} on {unseen} unseen digits ({ranks} ranks, {options.epochs} epochs)", flush=True)
-    # gloo's thread still has the tensor of the last reduction, and would abort the process if that ended first.
-    dist.barrier()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=60, help="images in a step, all ranks together")
+    parser.add_argument("--rate", type=float, default=0.05)
+    options = parser.parse_args()
+
+    # The backend is named: wheels for GPUs offer NCCL on machines that cannot use it.
+    dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=2))
+    if options.batch % dist.get_world_size():
+        parser.error(f"a batch of {options.batch} cannot be divided among {dist.get_world_size()} ranks")
+    train(options, dist.get_rank(), dist.get_world_size())
+    # The model has gone with its function, so that this ends the threads of gloo. One that came back after Python's end
+    # would abort the process.
     dist.destroy_process_group()
 
 

@@ -79,6 +79,27 @@ def test_digits_are_learned_under_torchrun(tmp_path):
     assert accuracy and accuracy[-1] > 0.7, done.stdout.decode()
 
 
+#: Says which threads of gloo are there when Python ends.
+THREADS_AT_EXIT = """
+import atexit, glob, runpy, sys
+def threads():
+    names = [open(path).read().strip() for path in glob.glob("/proc/self/task/*/comm")]
+    print("threads of gloo:", [name for name in names if "gloo" in name], flush=True)
+atexit.register(threads)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_digits_leave_no_thread_of_gloo_to_the_end_of_python(tmp_path):
+    # Such a thread may hold the tensor of the last reduction, and aborts the process when it gives it back too late.
+    (tmp_path / "threads.py").write_text(THREADS_AT_EXIT)
+    training = [str(tmp_path / "threads.py"), os.path.join(ROOT, "examples/digits/train.py"), "--epochs", "1"]
+    done = torchrun("--nproc-per-node", "2", *training, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().count("threads of gloo: []") == 2, done.stdout.decode()
+
+
 #: The first attempt loses rank 1 in the middle of the training, the second learns to the end.
 FAILS_ONCE = """
 import os, runpy, sys

@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_mins(8);
 /// Trains over two attempts. The last rank raises in the first one, after all have saved; the second
 /// goes on from there.
 const TRAIN: &str = "\
-import os, sys, time
+import os, sys, time, traceback
 import torch, torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -72,8 +72,12 @@ def main():
     dist.barrier()
     dist.destroy_process_group()
 
-main()
-# A thread of torch that comes after the interpreter's end aborts the process, on busy machines now and then.
+# A thread of torch that comes while the interpreter ends aborts the process, on busy machines now and then.
+try:
+    main()
+except ValueError:
+    traceback.print_exc()
+    os._exit(1)
 os._exit(0)
 ";
 
