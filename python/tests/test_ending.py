@@ -65,6 +65,19 @@ def test_row_21_a_function_that_ignores_the_signal_is_killed(start, tmp_path):
     assert 0.9 <= time.monotonic() - began < 10 and not alive(pid)
 
 
+@pytest.mark.parametrize("kind", ["program", "function"])
+def test_without_any_time_to_end_workers_are_killed_and_gone(start, tmp_path, caplog, kind):
+    pid_file = str(tmp_path / "pid")
+    if kind == "program":
+        context = start("sh", [("-c", IGNORE, pid_file)])
+    else:
+        context = start(worker_functions.ignore_term_and_sleep, [(pid_file,)], start_method="fork")
+    pid = started(tmp_path / "pid")
+    context.close(timeout=0)
+    assert not alive(pid)
+    assert "cannot be killed" not in caplog.text
+
+
 def test_row_22_what_a_program_started_dies_with_it(start, tmp_path):
     context = start("sh", [("-c", 'sleep 600 & echo $! > "$0"; wait', str(tmp_path / "child"))])
     child = started(tmp_path / "child")

@@ -328,7 +328,8 @@ class MultiprocessContext(PContext):
             for worker in self._running():
                 logger.warning("Unable to shutdown process %s via %s, killing it", worker.pid, death_sig)
                 worker.kill(signal.SIGKILL)
-            if not self._wait_for_ends(timeout):
+            # What SIGKILL takes is the kernel's time, not the caller's.
+            if not self._wait_for_ends(END_BOUND):
                 left = [worker.pid for worker in self._running()]
                 logger.error("workers cannot be killed and are left: %s", left)
         for worker in self._ranks:
