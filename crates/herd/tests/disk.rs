@@ -45,9 +45,7 @@ fn rooted(command: &Command) -> Command {
     rooted
         .args(["--user", "--map-root-user"])
         .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        rooted.env(name, value.unwrap());
-    }
+    herd_testing::surroundings::copy(command, &mut rooted);
     rooted.current_dir(command.get_current_dir().unwrap());
     rooted
 }

@@ -286,12 +286,12 @@ fn without_the_right_to_host_names_all_nodes_are_one_host() {
         fs::copy(built, herd.path(program)).unwrap();
     }
     fs::set_permissions(herd.path(""), Permissions::from_mode(0o777)).unwrap();
-    let variables = command.get_envs();
-    let output = Command::new("setpriv")
+    let mut setpriv = Command::new("setpriv");
+    herd_testing::surroundings::copy(&command, &mut setpriv);
+    let output = setpriv
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
         .arg(herd.path("herd"))
         .args(command.get_args())
-        .envs(variables.filter_map(|(name, value)| Some((name, value?))))
         .env("HOME", herd.path(""))
         // Whoever runs the tests may have one that only they write in.
         .env("TMPDIR", herd.path(""))

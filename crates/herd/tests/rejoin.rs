@@ -41,9 +41,7 @@ fn start(herd: &Herd, program: &Path, args: &[&str]) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    for (name, value) in plain.get_envs() {
-        command.env(name, value.unwrap());
-    }
+    herd_testing::surroundings::copy(&plain, &mut command);
     command.spawn().unwrap()
 }
 

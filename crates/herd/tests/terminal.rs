@@ -28,9 +28,7 @@ fn shell(herd: &Herd) -> Terminal {
         "--noprofile",
         "-i",
     ]);
-    for (name, value) in herd.get_envs() {
-        shell.env(name, value.unwrap());
-    }
+    herd_testing::surroundings::copy(&herd, &mut shell);
     shell
         .env("TERM", "dumb")
         .env("PS1", "ready>")

@@ -29,16 +29,13 @@ impl Bench {
     /// The binary with this home and nothing of the tester's surroundings that matters.
     pub(crate) fn herd(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
+        for name in herd_testing::surroundings::names() {
+            command.env_remove(name);
+        }
         command
             .current_dir(self.dir.path())
             .env("HERD_HOME", self.dir.path().join("home"));
-        for name in [
-            "NO_COLOR",
-            "CLICOLOR_FORCE",
-            "COLUMNS",
-            "SLURM_JOB_ID",
-            "HERD_JOB_ID",
-        ] {
+        for name in ["NO_COLOR", "CLICOLOR_FORCE", "COLUMNS"] {
             command.env_remove(name);
         }
         command

@@ -140,7 +140,9 @@ fn bash_completes_what_names_a_job() {
         let ask = "source ./herd.bash; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
                    _herd_or_jobs \"$1\" \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"; \
                    printf '%s\\n' \"${COMPREPLY[@]}\"";
-        let output = std::process::Command::new("bash")
+        let mut bash = std::process::Command::new("bash");
+        herd_testing::surroundings::remove(&mut bash);
+        let output = bash
             .args(["--norc", "-c", ask, "bash", env!("CARGO_BIN_EXE_herd")])
             .args(words)
             .current_dir(bench.dir.path())

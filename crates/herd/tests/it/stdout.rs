@@ -8,7 +8,9 @@ use crate::fixture::Bench;
 fn a_closed_pipe_is_no_news() {
     let bench = Bench::new();
     let script = "\"$1\" completions bash | head -c 1 >/dev/null; echo ${PIPESTATUS[0]}";
-    let output = Command::new("bash")
+    let mut bash = Command::new("bash");
+    herd_testing::surroundings::remove(&mut bash);
+    let output = bash
         .args(["-c", script, "bash", env!("CARGO_BIN_EXE_herd")])
         .env("HERD_HOME", bench.dir.path())
         .stdin(Stdio::null())

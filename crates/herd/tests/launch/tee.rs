@@ -79,14 +79,11 @@ fn row_13_lines_of_four_ranks_onto_a_terminal() {
 fn limited(launch: &Launch, limit: &str, flags: &[&str]) -> Command {
     let own = launch.command(flags, &[]);
     let mut command = program("sh");
+    herd_testing::surroundings::copy(&own, &mut command);
     command
         .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
         .arg(own.get_program())
         .args(own.get_args())
-        .envs(
-            own.get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
         .current_dir(launch.directory.path())
         .stdin(Stdio::null());
     command

@@ -30,6 +30,7 @@ impl Herd {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
+        herd_testing::surroundings::remove(&mut command);
         command
             .args(args)
             .env("HERD_HOME", self.path("home"))
@@ -47,15 +48,12 @@ impl Herd {
     /// herd as the last arguments of another program, which sets its surroundings.
     pub(crate) fn under(&self, wrapper: &[&str], args: &[&str]) -> Command {
         let plain = self.command(args);
-        let variables = plain
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?)));
         let mut command = Command::new(wrapper[0]);
+        herd_testing::surroundings::copy(&plain, &mut command);
         command
             .args(&wrapper[1..])
             .arg(plain.get_program())
             .args(plain.get_args())
-            .envs(variables)
             .current_dir(self.directory.path())
             .stdin(Stdio::null());
         command

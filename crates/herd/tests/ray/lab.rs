@@ -68,13 +68,10 @@ impl Network {
     /// `herd ARGS` in the namespace.
     pub(crate) fn herd(&self, herd: &Herd, args: &[&str]) -> Child {
         let plain = herd.command(args);
-        let variables = plain
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?)));
         let mut command = self.command(plain.get_program());
+        herd_testing::surroundings::copy(&plain, &mut command);
         command
             .args(plain.get_args())
-            .envs(variables)
             .env("PASSPHRASE", crate::PASSPHRASE)
             // What the caller has of another cluster means nothing to a job.
             .env("RAY_ADDRESS", "10.98.0.2:1")
