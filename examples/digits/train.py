@@ -86,11 +86,12 @@ def main():
 
     # The backend is named: wheels for GPUs offer NCCL on machines that cannot use it.
     dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=2))
-    if options.batch % dist.get_world_size():
-        parser.error(f"a batch of {options.batch} cannot be divided among {dist.get_world_size()} ranks")
-    train(options, dist.get_rank(), dist.get_world_size())
-    # The model has gone with its function, so that this ends the threads of gloo. One that came back after Python's end
-    # would abort the process.
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if options.batch % ranks:
+        parser.error(f"a batch of {options.batch} cannot be divided among {ranks} ranks")
+    train(options, rank, ranks)
+    # The model has gone with its function, so that this ends the threads of gloo. One that gave back a tensor while
+    # Python ends would abort the process.
     dist.destroy_process_group()
 
 

@@ -1,6 +1,5 @@
 //! What whoever runs the tests has in the environment, and a launcher or a job would take for its own.
 
-use std::ffi::OsString;
 use std::process::Command;
 
 /// Beginnings of names: of schedulers, of launchers, of herd and of locales.
@@ -19,18 +18,14 @@ const BEGINNINGS: [&str; 8] = [
 /// Whole names.
 const NAMES: [&str; 2] = ["JOB_COMPLETION_INDEX", "LANG"];
 
-/// Those that are set.
-pub fn names() -> impl Iterator<Item = OsString> {
-    std::env::vars_os().map(|(name, _)| name).filter(|name| {
-        let text = name.to_string_lossy();
-        BEGINNINGS.iter().any(|begin| text.starts_with(begin)) || NAMES.contains(&&*text)
-    })
-}
-
 /// Starts the command without them; what is set for it afterwards stays.
 pub fn remove(command: &mut Command) {
-    for name in names() {
-        command.env_remove(name);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let is_one = BEGINNINGS.iter().any(|begin| text.starts_with(begin));
+        if is_one || NAMES.contains(&&*text) {
+            command.env_remove(&name);
+        }
     }
 }
 

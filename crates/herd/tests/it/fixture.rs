@@ -28,10 +28,9 @@ impl Bench {
 
     /// The binary with this home and nothing of the tester's surroundings that matters.
     pub(crate) fn herd(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_herd"));
-        for name in herd_testing::surroundings::names() {
-            command.env_remove(name);
-        }
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_herd"));
+        herd_testing::surroundings::remove(&mut program);
+        let mut command = Command::from_std(program);
         command
             .current_dir(self.dir.path())
             .env("HERD_HOME", self.dir.path().join("home"));
